@@ -1,0 +1,66 @@
+# How a target of this project is made: one library a folder, PRIVATE flags, an
+# ALIAS gemmd::<name>, includes from the project's root.
+
+option(GEMMD_WERROR "Warnings are errors" OFF)
+
+function(gemmd_compile_options target)
+  set(warnings -Wall -Wextra -Wno-unused-parameter)
+  if(GEMMD_WERROR)
+    list(APPEND warnings -Werror)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    list(APPEND warnings -Wthread-safety)
+  endif()
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
+  if(GEMMD_WITH_CUDA)
+    # CMake 3.25 knows no C++20 for CUDA.
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=-Wall>")
+  endif()
+  if(GEMMD_SANITIZE)
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${GEMMD_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
+    target_link_options(${target} PRIVATE -fsanitize=${GEMMD_SANITIZE})
+  endif()
+endfunction()
+
+# gemmd_library(name SOURCES ... [HEADERS ...] [PUBLIC libs...] [PRIVATE libs...])
+# HEADERS (paths from the current folder) are compiled on their own by
+# all_verify_interface_header_sets.
+function(gemmd_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE" ${ARGN})
+  add_library(gemmd_${name} STATIC ${ARG_SOURCES})
+  add_library(gemmd::${name} ALIAS gemmd_${name})
+  target_sources(gemmd_${name} PUBLIC FILE_SET HEADERS
+    BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${ARG_HEADERS})
+  target_include_directories(gemmd_${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(gemmd_${name}
+    PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  set_target_properties(gemmd_${name} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON)
+  gemmd_compile_options(gemmd_${name})
+endfunction()
+
+# gemmd_program(name SOURCES ... LIBS ...)
+function(gemmd_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  gemmd_compile_options(${name})
+endfunction()
+
+# gemmd_test(name SOURCES ... LIBS ... [LABELS ...] [TIMEOUT s]): a GoogleTest
+# program, run by ctest as one test.
+function(gemmd_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  gemmd_program(${name} SOURCES ${ARG_SOURCES}
+    LIBS ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

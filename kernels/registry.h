@@ -1,0 +1,46 @@
+// The kernels of this build, and which of them the present machine can run.
+
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/sgemm.h"
+
+namespace gemmd {
+
+// A kernel's line in the registry.
+struct KernelEntry {
+  KernelInfo info;
+  std::unique_ptr<const SgemmKernel> kernel;  // null where it cannot run
+  std::string unavailable_reason;             // empty where it can
+};
+
+// Every kernel the project has, in the order of the ladder, host kernels
+// first. A kernel that this build or this machine lacks is listed too, with the
+// reason.
+//
+// Thread-safety: immutable after construction.
+class KernelRegistry {
+ public:
+  // Looks at the machine (driver, current device, cuBLAS) and never fails: what
+  // is missing becomes an entry's reason.
+  static KernelRegistry Create();
+
+  explicit KernelRegistry(std::vector<KernelEntry> entries);
+
+  std::span<const KernelEntry> entries() const { return entries_; }
+
+  // The kernel of that name. NOT_FOUND, naming those there are, if there is
+  // none; FAILED_PRECONDITION with the reason if it cannot run here.
+  absl::StatusOr<const SgemmKernel*> Find(absl::string_view name) const;
+
+ private:
+  std::vector<KernelEntry> entries_;
+};
+
+}  // namespace gemmd

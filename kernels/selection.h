@@ -1,0 +1,31 @@
+// Which kernel computes a request. Decided from the request and the device
+// alone, never from load, so that equal requests give equal bits.
+
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/registry.h"
+#include "kernels/sgemm.h"
+
+namespace gemmd {
+
+// Picks from `registry` a kernel of `space` for `args`.
+//
+// `name` is a kernel's name, or "" or "auto": then the best that
+// `Supports(args)` and whose precision is at least `precision` (kFp32 is the
+// strictest floor; kFp32Emulated also accepts kFp32; kTf32 accepts any).
+//
+// Pointers of `args` may be null here; their alignment is then taken as that of
+// the server's own buffers (256 bytes).
+//
+// Errors: NOT_FOUND for an unknown name (the message lists those there are);
+// FAILED_PRECONDITION when the named kernel cannot run here, is of another
+// space, is below the precision asked for, or does not support the request.
+absl::StatusOr<const SgemmKernel*> SelectKernel(const KernelRegistry& registry,
+                                                MemorySpace space,
+                                                const SgemmArgs& args,
+                                                Precision precision,
+                                                absl::string_view name);
+
+}  // namespace gemmd

@@ -1,0 +1,99 @@
+// The seam between scheduling and hardware. Everything above it is the same on
+// a CPU and on a GPU; everything below it knows one of them.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/registry.h"
+#include "server/execute/staging.h"
+#include "server/schedule/batch_queue.h"
+
+namespace gemmd {
+
+struct DeviceInfo {
+  int index = 0;  // in Backend::devices()
+  std::string name;
+  uint64_t memory_bytes = 0;
+  std::string compute_capability;  // "9.0"; empty for a CPU
+  int streams = 1;                 // batches it runs at the same time
+};
+
+// What running a batch cost, for metrics.
+struct BatchReport {
+  absl::Status status;  // not OK: the device cannot be trusted any more
+  int device = 0;
+  int tasks = 0;  // that ran; those that had ended before are not among them
+  StageSeconds seconds;
+  double flops = 0;
+  uint64_t h2d_bytes = 0;
+  uint64_t d2h_bytes = 0;
+};
+
+// Something that runs batches, `info().streams` of them at a time.
+//
+// Thread-safe.
+class Device {
+ public:
+  using BatchDone = absl::AnyInvocable<void(const BatchReport&) &&>;
+
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+
+  // Runs `batch` and returns at once, without waiting for the device.
+  //
+  // Calls Start on each task (a task for which it is false is left out), checks
+  // its deadline before anything is copied, runs the rest and calls Finish on
+  // each exactly once, on every path; after the last one calls `done` once.
+  // Both happen on a thread of the device, never inside Execute.
+  //
+  // Needs: at most info().streams batches between Execute and `done`.
+  // Errors: a task's own failure goes to its Finish. A fault of the device goes
+  //   to all of the batch's tasks as INTERNAL with ErrorInfo, and to the report.
+  virtual void Execute(Batch batch, BatchDone done) = 0;
+
+  // Runs every kernel once and fills pools and lazily loaded modules, so that
+  // the first request is as fast as the hundredth. Blocks; under 10 s.
+  virtual absl::Status Warm() = 0;
+};
+
+// The devices of one kind, and the staging memory that suits them.
+//
+// Destroyed after every Execute has called its `done` and every StagingBuffer
+// is back.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual absl::string_view name() const = 0;  // "cpu" or "cuda"
+  virtual MemorySpace kernel_space() const = 0;
+  virtual std::span<const std::unique_ptr<Device>> devices() const = 0;
+  virtual StagingPool& staging() = 0;
+};
+
+struct BackendOptions {
+  // "auto" takes CUDA where a device really answers, else the CPU.
+  std::string backend = "auto";
+  // Batches at a time, a device; 0: the backend's own default.
+  int streams_per_device = 0;
+  // CUDA ordinals; empty: all.
+  std::vector<int> devices;
+  // Staging memory, at most.
+  size_t staging_bytes = size_t{4} << 30;
+};
+
+// Makes the backend asked for. `registry` outlives it.
+// FAILED_PRECONDITION, saying what is missing, when "cuda" was asked for and
+// cannot be had; INVALID_ARGUMENT for an unknown name or device.
+// Defined in the file CMake picks: there is no #ifdef for CUDA.
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const BackendOptions& options, const KernelRegistry& registry);
+
+}  // namespace gemmd

@@ -1,0 +1,54 @@
+// What the operator decides: every flag of the server, its default and limits.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace gemmd {
+
+// One field a flag (see `gemmd --help`). Durations of 0 are allowed where said.
+struct ServerOptions {
+  std::string listen = "127.0.0.1:50051";       // port 0 picks a free one
+  std::string unix_socket;                      // path; empty: none
+  std::string http_listen = "127.0.0.1:9464";   // empty: no HTTP
+  bool insecure = false;       // plaintext gRPC beyond loopback
+  std::string backend = "auto";                 // auto, cpu, cuda
+  std::vector<int> devices;                     // empty: all
+  std::string kernel = "auto";                  // for requests that name none
+  int streams_per_device = 0;                   // 0: the backend's default
+  int max_batch_requests = 64;
+  absl::Duration max_queue_delay = absl::ZeroDuration();
+  int queue_max_requests = 4096;
+  size_t queue_max_bytes = size_t{4} << 30;
+  size_t max_inline_bytes = size_t{256} << 20;  // a whole message
+  size_t pinned_pool_bytes = size_t{4} << 30;   // staging memory, at most
+  absl::Duration drain_delay = absl::ZeroDuration();
+  absl::Duration drain_timeout = absl::Seconds(30);
+  absl::Duration max_connection_age = absl::InfiniteDuration();
+  int max_streams = 1024;      // a connection
+  bool channelz = false;
+  bool metrics = true;
+  std::string log_level = "info";   // trace debug info warn error
+  std::string log_format = "text";  // text, json
+};
+
+// What the command line asks for besides serving.
+struct CommandLine {
+  ServerOptions options;
+  bool exit = false;      // --help or --version was answered
+  std::string output;     // what to print then, on stdout
+};
+
+// Reads flags, GEMMD_<FLAG> and --config FILE; a flag beats the environment,
+// the environment beats the file. INVALID_ARGUMENT with one line that says what
+// was wrong and what would be right.
+absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
+
+// "1 GiB", "256MiB", "1048576" -> bytes.
+absl::StatusOr<size_t> ParseBytes(absl::string_view text);
+
+}  // namespace gemmd

@@ -1,0 +1,115 @@
+// One product on its way through the server, from the decoded request to the
+// answer. The unit of the queue, the batch and the backend.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "kernels/sgemm.h"
+#include "server/execute/staging.h"
+#include "server/monotonic_time.h"
+
+namespace gemmd {
+
+enum class Priority { kInteractive, kBulk };
+
+// Where the time of a product went, in seconds. Members of one launch share
+// its h2d, compute and d2h.
+struct StageSeconds {
+  double decode = 0;
+  double queue = 0;
+  double h2d = 0;
+  double compute = 0;
+  double d2h = 0;
+};
+
+// An operand within its task's input block.
+struct StagedOperand {
+  size_t offset = 0;              // bytes; a multiple of 256
+  int64_t leading_dimension = 0;  // elements
+};
+
+// What is to be computed. The numbers lie in staging memory: A and B in
+// `input`, C in `output`, which is packed (ldc = n) and, when beta != 0, holds C
+// before the run.
+struct TaskSpec {
+  GemmShape shape;
+  float alpha = 1.0f;
+  float beta = 0.0f;
+  const SgemmKernel* kernel = nullptr;  // never null
+  StagedOperand a;
+  StagedOperand b;
+  StagingBuffer input;
+  StagingBuffer output;
+
+  std::string client;  // who asks: fairness and quotas
+  Priority priority = Priority::kInteractive;
+  MonotonicTime deadline = kNever;
+  MonotonicTime arrival;     // when the call's message was there
+  double decode_seconds = 0;  // until now
+
+  size_t bytes() const { return input.size() + output.size(); }
+};
+
+// How a task ended.
+struct TaskResult {
+  absl::Status status;
+  StagingBuffer output;  // C, packed; empty unless status is OK
+  StageSeconds seconds;
+  int device = 0;
+  int batch_size = 1;
+};
+
+// A product and its one end.
+//
+//   queued --Start--> running --Finish--> done
+//      \------------- Abort ------------> done
+//
+// The transitions are atomic, so exactly one of Abort and Finish ends a task
+// and runs `done` once, on the thread that ended it, with no lock of ours held
+// (I1, I2). `done` must not block. A task destroyed before its end is ended by
+// the destructor with INTERNAL.
+//
+// Thread-safety: Start, Abort and Finish from any thread; `spec` belongs to the
+// queue until Start and to the backend from Start to Finish.
+class Task {
+ public:
+  using Done = absl::AnyInvocable<void(TaskResult) &&>;
+
+  Task(TaskSpec spec, Done done);
+  ~Task();
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  const TaskSpec& spec() const { return spec_; }
+  TaskSpec& mutable_spec() { return spec_; }
+
+  // queued -> running. False: the task has ended, leave it alone.
+  bool Start();
+
+  // queued -> done with `status` (CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE...).
+  // False: it runs or has ended, and will get or has had its own end.
+  bool Abort(absl::Status status);
+
+  // running -> done. On OK the result takes the output buffer.
+  void Finish(absl::Status status, const StageSeconds& seconds, int device,
+              int batch_size);
+
+  // Ended, in whatever way. For dropping dead entries of a queue.
+  bool ended() const;
+
+ private:
+  enum class State { kQueued, kRunning, kDone };
+  void End(TaskResult result);
+
+  TaskSpec spec_;
+  Done done_;  // taken by the thread that wins the transition to kDone
+  std::atomic<State> state_{State::kQueued};
+};
+
+}  // namespace gemmd

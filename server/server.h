@@ -1,0 +1,45 @@
+// The composition root: makes the parts, joins them, and takes them down in
+// order.
+
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/options.h"
+
+namespace gemmd {
+
+// A running server.
+//
+// Thread-safe, but for destruction.
+class Server {
+ public:
+  // Starts everything and returns when the server is ready: devices warm, ports
+  // open, health SERVING. UNAVAILABLE naming the address when a port is in use;
+  // the errors of CreateBackend.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options);
+
+  virtual ~Server() = default;
+
+  // The ports really bound (where 0 was asked for); 0: not open.
+  virtual int grpc_port() const = 0;
+  virtual int http_port() const = 0;
+
+  // Blocks until Shutdown was asked for or a device fault calls for it.
+  virtual void Wait() = 0;
+
+  // Asks for the end; returns at once. Safe from any thread, not from a signal
+  // handler.
+  virtual void RequestShutdown() = 0;
+
+  // Teardown order (I5): health NOT_SERVING, drain_delay, refuse new work,
+  // finish the queue, gRPC Shutdown(deadline), backend, pools. Blocks at most
+  // drain_delay + drain_timeout and a little. OK, or the fault that ended it.
+  virtual absl::Status Shutdown() = 0;
+};
+
+}  // namespace gemmd
