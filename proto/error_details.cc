@@ -1,0 +1,106 @@
+#include "proto/error_details.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "google/rpc/error_details.pb.h"
+
+namespace gemmd {
+namespace {
+
+constexpr absl::string_view kTypeUrlPrefix = "type.googleapis.com/";
+
+template <typename Message>
+std::string TypeUrl() {
+  return absl::StrCat(kTypeUrlPrefix, Message::descriptor()->full_name());
+}
+
+template <typename Message>
+void Attach(const Message& detail, absl::Status& status) {
+  status.SetPayload(TypeUrl<Message>(), absl::Cord(detail.SerializeAsString()));
+}
+
+std::string Text(absl::string_view text) { return std::string(text); }
+
+void AttachRetryInfo(absl::Duration delay, absl::Status& status) {
+  delay = std::max(delay, absl::ZeroDuration());
+  google::rpc::RetryInfo info;
+  absl::Duration rest;
+  info.mutable_retry_delay()->set_seconds(
+      absl::IDivDuration(delay, absl::Seconds(1), &rest));
+  info.mutable_retry_delay()->set_nanos(
+      static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  Attach(info, status);
+}
+
+}  // namespace
+
+absl::Status InvalidFieldError(absl::string_view field,
+                               absl::string_view message) {
+  absl::Status status = absl::InvalidArgumentError(message);
+  google::rpc::BadRequest detail;
+  auto* violation = detail.add_field_violations();
+  violation->set_field(Text(field));
+  violation->set_description(Text(message));
+  Attach(detail, status);
+  return status;
+}
+
+absl::Status QuotaError(absl::string_view subject, absl::string_view message,
+                        absl::Duration retry_delay) {
+  absl::Status status = absl::ResourceExhaustedError(message);
+  google::rpc::QuotaFailure detail;
+  auto* violation = detail.add_violations();
+  violation->set_subject(Text(subject));
+  violation->set_description(Text(message));
+  Attach(detail, status);
+  AttachRetryInfo(retry_delay, status);
+  return status;
+}
+
+absl::Status UnavailableRetryError(absl::string_view message,
+                                   absl::Duration retry_delay) {
+  absl::Status status = absl::UnavailableError(message);
+  AttachRetryInfo(retry_delay, status);
+  return status;
+}
+
+absl::Status ResourceNotFoundError(absl::string_view type,
+                                   absl::string_view name,
+                                   absl::string_view message) {
+  absl::Status status = absl::NotFoundError(message);
+  google::rpc::ResourceInfo detail;
+  detail.set_resource_type(Text(type));
+  detail.set_resource_name(Text(name));
+  detail.set_description(Text(message));
+  Attach(detail, status);
+  return status;
+}
+
+absl::Status FaultError(absl::string_view reason, absl::string_view message,
+                        const std::map<std::string, std::string>& metadata) {
+  absl::Status status = absl::InternalError(message);
+  google::rpc::ErrorInfo detail;
+  detail.set_reason(Text(reason));
+  detail.set_domain("gemmd");
+  for (const auto& [key, value] : metadata) {
+    (*detail.mutable_metadata())[key] = value;
+  }
+  Attach(detail, status);
+  return status;
+}
+
+std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
+  const auto payload = status.GetPayload(TypeUrl<google::rpc::RetryInfo>());
+  google::rpc::RetryInfo info;
+  if (!payload.has_value() || !info.ParseFromString(std::string(*payload))) {
+    return std::nullopt;
+  }
+  const absl::Duration delay = absl::Seconds(info.retry_delay().seconds()) +
+                               absl::Nanoseconds(info.retry_delay().nanos());
+  return std::max(delay, absl::ZeroDuration());
+}
+
+}  // namespace gemmd

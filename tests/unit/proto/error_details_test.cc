@@ -1,0 +1,80 @@
+#include "proto/error_details.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "google/rpc/error_details.pb.h"
+
+namespace gemmd {
+namespace {
+
+// The detail of that type; fails the test where there is none.
+template <typename Message>
+Message DetailOf(const absl::Status& status) {
+  Message message;
+  const auto payload = status.GetPayload("type.googleapis.com/" +
+                                         Message::descriptor()->full_name());
+  EXPECT_TRUE(payload.has_value()) << Message::descriptor()->full_name();
+  EXPECT_TRUE(
+      message.ParseFromString(std::string(payload.value_or(absl::Cord()))));
+  return message;
+}
+
+TEST(ErrorDetailsTest, InvalidFieldNamesTheField) {
+  const absl::Status status = InvalidFieldError("b.cols", "b.cols is 3");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "b.cols is 3");
+  const auto detail = DetailOf<google::rpc::BadRequest>(status);
+  ASSERT_EQ(detail.field_violations_size(), 1);
+  EXPECT_EQ(detail.field_violations(0).field(), "b.cols");
+  EXPECT_EQ(detail.field_violations(0).description(), "b.cols is 3");
+  EXPECT_EQ(RetryDelay(status), std::nullopt);
+}
+
+TEST(ErrorDetailsTest, QuotaSaysWhatIsFullAndWhenToRetry) {
+  const absl::Status status =
+      QuotaError("queue-max-requests", "full", absl::Milliseconds(2500));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(DetailOf<google::rpc::QuotaFailure>(status).violations(0).subject(),
+            "queue-max-requests");
+  const auto retry = DetailOf<google::rpc::RetryInfo>(status);
+  EXPECT_EQ(retry.retry_delay().seconds(), 2);
+  EXPECT_EQ(retry.retry_delay().nanos(), 500000000);
+}
+
+TEST(ErrorDetailsTest, UnavailableSaysWhenToRetry) {
+  const absl::Status status =
+      UnavailableRetryError("draining", absl::Seconds(1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(RetryDelay(status), absl::Seconds(1));
+}
+
+TEST(ErrorDetailsTest, ARetryDelayIsNeverNegative) {
+  EXPECT_EQ(RetryDelay(UnavailableRetryError("x", absl::Seconds(-5))),
+            absl::ZeroDuration());
+}
+
+TEST(ErrorDetailsTest, NotFoundNamesTheResource) {
+  const absl::Status status =
+      ResourceNotFoundError("gemmd.v1.Matrix", "weights", "no such matrix");
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  const auto detail = DetailOf<google::rpc::ResourceInfo>(status);
+  EXPECT_EQ(detail.resource_type(), "gemmd.v1.Matrix");
+  EXPECT_EQ(detail.resource_name(), "weights");
+}
+
+TEST(ErrorDetailsTest, FaultCarriesAMachineReadableCause) {
+  const absl::Status status =
+      FaultError("DEVICE_FAULT", "the device failed", {{"device", "0"}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  const auto detail = DetailOf<google::rpc::ErrorInfo>(status);
+  EXPECT_EQ(detail.reason(), "DEVICE_FAULT");
+  EXPECT_EQ(detail.domain(), "gemmd");
+  EXPECT_EQ(detail.metadata().at("device"), "0");
+}
+
+}  // namespace
+}  // namespace gemmd
