@@ -25,6 +25,13 @@ function(gemmd_compile_options target)
   endif()
 endfunction()
 
+# The current folder, from the project's root: tests/unit/kernels.
+function(gemmd_folder result)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR
+    BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
+  set(${result} "${folder}" PARENT_SCOPE)
+endfunction()
+
 # gemmd_library(name SOURCES ... [HEADERS ...] [PUBLIC libs...] [PRIVATE libs...])
 # HEADERS (paths from the current folder) are compiled on their own by
 # all_verify_interface_header_sets.
@@ -43,16 +50,26 @@ function(gemmd_library name)
 endfunction()
 
 # gemmd_program(name SOURCES ... LIBS ...)
+# `cmake --install BUILD --component programs` (and gpu_tests: the programs of
+# tests/gpu and tests/bench) places it in bin/, looking for libraries in ../lib.
 function(gemmd_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   gemmd_compile_options(${name})
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  gemmd_folder(folder)
+  if(folder MATCHES "^tests/(gpu|bench)")
+    install(TARGETS ${name} RUNTIME COMPONENT gpu_tests EXCLUDE_FROM_ALL)
+  elseif(NOT folder MATCHES "^tests")
+    install(TARGETS ${name} RUNTIME COMPONENT programs)
+  endif()
 endfunction()
 
 # gemmd_test(name SOURCES ... LIBS ... [LABELS ...] [TIMEOUT s]): a GoogleTest
-# program, run by ctest as one test.
+# program, run by ctest as one test. Its folder, for instance
+# tests/unit/server/schedule, is among its labels.
 function(gemmd_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   gemmd_program(${name} SOURCES ${ARG_SOURCES}
@@ -61,6 +78,7 @@ function(gemmd_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  gemmd_folder(folder)
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS};${folder}")
 endfunction()
