@@ -1,0 +1,32 @@
+#include "kernels/cuda/cuda_kernels.h"
+
+namespace gemmd {
+namespace {
+
+KernelInfo DeviceKernel(std::string name, std::string description) {
+  return {.name = std::move(name),
+          .description = std::move(description),
+          .precision = Precision::kFp32,
+          .space = MemorySpace::kDevice,
+          .batch_invariant = true};
+}
+
+}  // namespace
+
+std::vector<KernelInfo> CudaKernelInfos() {
+  return {
+      DeviceKernel("naive",
+                   "CUDA, one thread an element, operands from global memory"),
+      DeviceKernel("block_tiled",
+                   "CUDA, 128 x 128 tiles in shared memory, 8 x 8 a thread"),
+      DeviceKernel("conflict_free",
+                   "CUDA, block_tiled with A transposed in shared memory, so "
+                   "that every shared load is one 128-bit access"),
+      DeviceKernel("double_buffered",
+                   "CUDA, conflict_free that loads the next tile while it "
+                   "computes this one"),
+      DeviceKernel("cublas", "CUDA, cuBLAS cublasSgemm, never TF32"),
+  };
+}
+
+}  // namespace gemmd
