@@ -13,7 +13,7 @@
 #include "server/schedule/batch_scheduler.h"
 
 namespace prometheus {
-class Registry;
+class Collectable;
 }
 
 namespace gemmd {
@@ -47,30 +47,58 @@ enum class ShedReason {
 };
 inline constexpr int kShedReasonCount = 5;
 
-// All series exist from the start, at 0. Recording takes no lock shared with a
-// scrape where the library allows it, and never blocks.
+// All series exist from the start, at 0; under 1,500 of them, none labelled by
+// shape, client or error text. Names and meanings: README.md.
+//
+// Cost: a counter or gauge is one atomic, a histogram one uncontended lock of
+// its own; recording a whole request is under 1 us (tests/unit/server/observe,
+// metrics_benchmark). A scrape holds each of those locks for one copy.
 //
 // Thread-safe.
 class Metrics : public BatchObserver {
  public:
-  // With `enabled` false every call is a no-op (--metrics off).
+  // With `enabled` false every call is a no-op (--metrics off). Only kernels
+  // that can run here get series.
   Metrics(bool enabled, const KernelRegistry& kernels);
   ~Metrics() override;
 
+  // A call's beginning and end: exactly one each, whatever becomes of it, so
+  // that started - completed is the calls in the process (I1).
   void CallStarted(Method method);
   void CallCompleted(Method method, grpc::StatusCode code, double seconds);
+
+  // Message bytes of a call, uncompressed.
+  void MessageSizes(Method method, size_t received, size_t sent);
+
+  // One stage of one product, as the client saw it.
   void StageDone(Stage stage, double seconds);
+
+  // A product refused or dropped before it reached a device.
   void Shed(ShedReason reason);
+
+  // A product accepted: 2mnk.
   void Problem(double flops);
+
+  // Products between acceptance and answer.
   void SetInflight(int requests);
+
+  // --queue-max-requests.
+  void SetQueueCapacity(int requests);
+
+  // Announces a device, or that it is up or down.
   void SetDevice(const DeviceInfo& device, bool up);
+
+  // Renders what `source` collects, too (device samples).
+  void AddSource(std::shared_ptr<prometheus::Collectable> source);
 
   void OnBatch(const Batch& batch, const BatchReport& report) override;
   void OnQueueDepth(int requests, size_t bytes) override;
   void OnDeviceFault(int device, const absl::Status& status) override;
 
-  // The Prometheus text exposition of all of it.
+  // The Prometheus text exposition of all of it; empty when not enabled.
   std::string Render() const;
+
+  bool enabled() const { return impl_ != nullptr; }
 
  private:
   struct Impl;
