@@ -49,7 +49,7 @@ void ReferenceRow(const SgemmArgs& args, int64_t row, std::span<double> value,
   const GemmShape& s = args.shape;
   std::ranges::fill(value, 0.0);
   std::ranges::fill(magnitude, 0.0);
-  if (args.alpha != 0 && s.k > 0) {
+  if (args.alpha != 0 && s.k > 0 && s.n > 0) {
     if (s.transpose_b) {
       AccumulateDots(args, row, value, magnitude);
     } else {

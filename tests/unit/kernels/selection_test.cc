@@ -1,0 +1,164 @@
+#include "kernels/selection.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace gemmd {
+namespace {
+
+using testing::HasSubstr;
+
+// A kernel that only says what it is and supports m up to a limit.
+class NamedKernel : public SgemmKernel {
+ public:
+  NamedKernel(KernelInfo info, int64_t m_limit)
+      : SgemmKernel(std::move(info)), m_limit_(m_limit) {}
+
+  absl::Status Supports(const SgemmArgs& args) const override {
+    if (args.shape.m <= m_limit_) return absl::OkStatus();
+    return absl::FailedPreconditionError(info().name + " has no such m");
+  }
+  absl::Status Launch(std::span<const SgemmArgs>,
+                      const LaunchContext&) const override {
+    return absl::UnimplementedError("");
+  }
+
+ private:
+  const int64_t m_limit_;
+};
+
+class SelectKernelTest : public testing::Test {
+ protected:
+  void Add(const std::string& name, MemorySpace space,
+           Precision precision = Precision::kFp32, int64_t m_limit = 100'000) {
+    KernelEntry& entry = entries_.emplace_back();
+    entry.info.name = name;
+    entry.info.precision = precision;
+    entry.info.space = space;
+    entry.kernel = std::make_unique<NamedKernel>(entry.info, m_limit);
+  }
+  void AddMissing(const std::string& name) {
+    KernelEntry& entry = entries_.emplace_back();
+    entry.info.name = name;
+    entry.info.space = MemorySpace::kDevice;
+    entry.unavailable_reason = name + " is not there";
+  }
+
+  // The name of the kernel picked, or the error.
+  std::string Select(MemorySpace space, const GemmShape& shape,
+                     Precision precision = Precision::kFp32,
+                     absl::string_view name = "auto") {
+    if (!entries_.empty()) {
+      registry_ = std::make_unique<KernelRegistry>(std::move(entries_));
+      entries_.clear();
+    }
+    const auto kernel =
+        SelectKernel(*registry_, space, {.shape = shape}, precision, name);
+    return kernel.ok() ? (*kernel)->info().name : kernel.status().ToString();
+  }
+
+  std::vector<KernelEntry> entries_;
+  std::unique_ptr<KernelRegistry> registry_;
+};
+
+constexpr GemmShape kSmall{64, 64, 64};
+constexpr GemmShape kLarge{1024, 1024, 1024};
+
+TEST_F(SelectKernelTest, AutoOnTheHostIsOpenblas) {
+  Add("reference", MemorySpace::kHost);
+  Add("openblas", MemorySpace::kHost);
+  EXPECT_EQ(Select(MemorySpace::kHost, kSmall), "openblas");
+  EXPECT_EQ(Select(MemorySpace::kHost, kLarge), "openblas");
+  EXPECT_EQ(Select(MemorySpace::kHost, kLarge, Precision::kTf32, ""),
+            "openblas");
+}
+
+TEST_F(SelectKernelTest, AutoFallsBackToTheReferenceForHugeSizes) {
+  Add("reference", MemorySpace::kHost, Precision::kFp32, int64_t{1} << 40);
+  Add("openblas", MemorySpace::kHost, Precision::kFp32, 1000);
+  EXPECT_EQ(Select(MemorySpace::kHost, kLarge), "reference");
+}
+
+TEST_F(SelectKernelTest, AutoOnADeviceGoesByTheShape) {
+  Add("naive", MemorySpace::kDevice);
+  Add("double_buffered", MemorySpace::kDevice);
+  Add("cublas", MemorySpace::kDevice);
+  EXPECT_EQ(Select(MemorySpace::kDevice, kSmall), "double_buffered");
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "cublas");
+}
+
+TEST_F(SelectKernelTest, AutoWithoutCublasIsOurOwn) {
+  Add("naive", MemorySpace::kDevice);
+  Add("double_buffered", MemorySpace::kDevice);
+  AddMissing("cublas");
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "double_buffered");
+}
+
+TEST_F(SelectKernelTest, AutoSaysWhyNothingCanRun) {
+  AddMissing("cublas");
+  AddMissing("double_buffered");
+  AddMissing("naive");
+  EXPECT_THAT(Select(MemorySpace::kDevice, kLarge),
+              testing::AllOf(HasSubstr("FAILED_PRECONDITION"),
+                             HasSubstr("cublas is not there"),
+                             HasSubstr("naive is not there")));
+}
+
+TEST_F(SelectKernelTest, ANamedKernelIsTaken) {
+  Add("reference", MemorySpace::kHost);
+  Add("openblas", MemorySpace::kHost);
+  EXPECT_EQ(Select(MemorySpace::kHost, kLarge, Precision::kFp32, "reference"),
+            "reference");
+}
+
+TEST_F(SelectKernelTest, ANamedKernelMustExistAndRunHere) {
+  Add("openblas", MemorySpace::kHost);
+  AddMissing("cublas");
+  EXPECT_THAT(Select(MemorySpace::kHost, kLarge, Precision::kFp32, "mkl"),
+              HasSubstr("NOT_FOUND: there is no kernel 'mkl'; there are "
+                        "openblas, cublas"));
+  EXPECT_THAT(Select(MemorySpace::kDevice, kLarge, Precision::kFp32, "cublas"),
+              HasSubstr("FAILED_PRECONDITION: the kernel cublas cannot run "
+                        "here: cublas is not there"));
+  EXPECT_THAT(
+      Select(MemorySpace::kDevice, kLarge, Precision::kFp32, "openblas"),
+      HasSubstr("FAILED_PRECONDITION: the kernel openblas runs on the CPU"));
+}
+
+TEST_F(SelectKernelTest, ANamedKernelMustSupportTheRequest) {
+  Add("openblas", MemorySpace::kHost, Precision::kFp32, 10);
+  EXPECT_THAT(Select(MemorySpace::kHost, kLarge, Precision::kFp32, "openblas"),
+              HasSubstr("FAILED_PRECONDITION: openblas has no such m"));
+}
+
+TEST_F(SelectKernelTest, ANamedKernelMustReachThePrecision) {
+  Add("fp32", MemorySpace::kDevice, Precision::kFp32);
+  Add("emulated", MemorySpace::kDevice, Precision::kFp32Emulated);
+  Add("tf32", MemorySpace::kDevice, Precision::kTf32);
+  const auto select = [&](Precision floor, absl::string_view name) {
+    return Select(MemorySpace::kDevice, kLarge, floor, name);
+  };
+  EXPECT_EQ(select(Precision::kFp32, "fp32"), "fp32");
+  EXPECT_EQ(select(Precision::kFp32Emulated, "fp32"), "fp32");
+  EXPECT_EQ(select(Precision::kFp32Emulated, "emulated"), "emulated");
+  EXPECT_EQ(select(Precision::kTf32, "tf32"), "tf32");
+  EXPECT_THAT(select(Precision::kFp32, "emulated"),
+              HasSubstr("gives FP32_EMULATED; the request asks for FP32"));
+  EXPECT_THAT(select(Precision::kFp32Emulated, "tf32"),
+              HasSubstr("FAILED_PRECONDITION"));
+}
+
+TEST_F(SelectKernelTest, AutoNeverGoesBelowThePrecision) {
+  Add("naive", MemorySpace::kDevice);
+  Add("cublas", MemorySpace::kDevice, Precision::kTf32);
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "naive");
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge, Precision::kTf32), "cublas");
+}
+
+}  // namespace
+}  // namespace gemmd
