@@ -1,0 +1,30 @@
+#include "server/rpc/operand_copy.h"
+
+#include <google/protobuf/io/coded_stream.h>
+
+namespace gemmd {
+
+void CopyOperand(std::span<const ByteSlice> slices, const OperandPlan& operand,
+                 std::byte* to) {
+  const size_t bytes = operand.packed_bytes();
+  if (bytes == 0) return;
+  to += operand.offset;
+
+  ByteStream stream(slices);
+  google::protobuf::io::CodedInputStream in(&stream);
+  in.Skip(static_cast<int>(operand.source.offset));
+  if (operand.leading_dimension == operand.cols) {
+    in.ReadRaw(to, static_cast<int>(bytes));
+    return;
+  }
+  const int row_bytes = static_cast<int>(operand.cols * sizeof(float));
+  const int padding_bytes = static_cast<int>(
+      (operand.leading_dimension - operand.cols) * sizeof(float));
+  for (uint64_t row = 0; row < operand.rows; ++row) {
+    if (row > 0) in.Skip(padding_bytes);
+    in.ReadRaw(to, row_bytes);
+    to += row_bytes;
+  }
+}
+
+}  // namespace gemmd

@@ -1,0 +1,22 @@
+// From the message to staging memory: the second of the two passes over a
+// request, and the only copy that the server makes of an operand.
+
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "server/rpc/byte_stream.h"
+#include "server/rpc/sgemm_validation.h"
+
+namespace gemmd {
+
+// Copies the operand's rows, packed, to `to` + operand.offset. Padding between
+// rows is left out.
+//
+// Needs: `operand` is of a plan made from these slices; rows * cols * 4 bytes
+// are there to be written.
+void CopyOperand(std::span<const ByteSlice> slices, const OperandPlan& operand,
+                 std::byte* to);
+
+}  // namespace gemmd

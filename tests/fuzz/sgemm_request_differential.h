@@ -1,0 +1,20 @@
+// Holds the server's hand-written decoder to protobuf's generated parser.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gemmd {
+
+// `message` in pieces of sizes drawn from `seed`, 0 among them.
+std::vector<std::span<const uint8_t>> CutIntoSlices(
+    std::span<const uint8_t> message, uint64_t seed);
+
+// Decodes the bytes as a gemmd.v1.SgemmRequest in both ways. Returns "" where
+// they agree on whether it is one and on every field, else what differs.
+std::string CompareWithGeneratedParser(std::span<const uint8_t> message);
+
+}  // namespace gemmd
