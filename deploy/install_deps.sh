@@ -18,14 +18,13 @@ build_packages=(
   libabsl-dev prometheus-cpp-dev libcivetweb-dev
   # the CPU backend, flags, logs, digests
   libopenblas-dev libcli11-dev libspdlog-dev libssl-dev
-  # named by the CMake files of the packages above
-  libre2-dev libc-ares-dev zlib1g-dev pkg-config
+  curl  # deploy/quickstart.sh reads /metrics
 )
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   # the generated Python client, and NumPy as the independent witness
   python3 python3-grpcio python3-protobuf python3-numpy
-  curl
+  patchelf  # deploy/bundle.sh
 )
 ci_packages=(
   clang clang-format-14 clang-tidy-14 libclang-rt-14-dev

@@ -52,8 +52,9 @@ function(gemmd_library name)
 endfunction()
 
 # gemmd_program(name SOURCES ... LIBS ...)
-# `cmake --install BUILD --component programs` (and gpu_tests: the programs of
-# tests/gpu and tests/bench) places it in bin/, looking for libraries in ../lib.
+# `cmake --install BUILD --component C` copies it: the programs (C = programs) to
+# bin/, those of tests/gpu and tests/bench (C = gpu_tests, benchmarks) to folders
+# of that name. There they look for libraries in ../lib.
 function(gemmd_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -62,8 +63,12 @@ function(gemmd_program name)
   gemmd_compile_options(${name})
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
   gemmd_folder(folder)
-  if(folder MATCHES "^tests/(gpu|bench)")
-    install(TARGETS ${name} RUNTIME COMPONENT gpu_tests EXCLUDE_FROM_ALL)
+  if(folder MATCHES "^tests/gpu")
+    install(TARGETS ${name} RUNTIME DESTINATION gpu_tests
+      COMPONENT gpu_tests EXCLUDE_FROM_ALL)
+  elseif(folder MATCHES "^tests/bench")
+    install(TARGETS ${name} RUNTIME DESTINATION benchmarks
+      COMPONENT benchmarks EXCLUDE_FROM_ALL)
   elseif(NOT folder MATCHES "^tests")
     install(TARGETS ${name} RUNTIME COMPONENT programs)
   endif()

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# Makes a relocatable tree of gemmd, and a .tar.gz of it: the programs, the GPU
+# tests, the benchmarks, and every shared library they need but the C library,
+# the NVIDIA driver and cuBLAS. It runs from any folder of an x86-64 Linux with
+# glibc >= 2.36 that has no gRPC; `run_gpu_tests.sh` in it runs the GPU tests.
+#
+#   deploy/bundle.sh [--preset PRESET] [--output FOLDER]
+#
+#   --preset    what to build: release (the default; every supported GPU) or dev
+#   --output    where the tree and the archive go: .bundle in the project
+#
+# Environment: GEMMD_CMAKE_ARGS, more arguments for CMake.
+set -euo pipefail
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$project/deploy/step.sh"
+
+preset=release
+output=$project/.bundle
+while [ $# -gt 0 ]; do
+  case $1 in
+    --preset) preset=${2:?--preset needs a name} && shift 2 ;;
+    --output) output=$(realpath -m "${2:?--output needs a folder}") && shift 2 ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    *) echo "bundle.sh: unknown argument '$1'" >&2 && exit 2 ;;
+  esac
+done
+cd "$project"
+build=build/$preset
+step_logs=$build/logs
+limit_mib=50
+read -ra cmake_args <<<"${GEMMD_CMAKE_ARGS:-}"
+
+version=$(sed -n 's/^project(gemmd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+name=gemmd-$version-linux-x86_64
+tree=$output/$name
+
+# The C library and the dynamic linker, and what comes with the driver or CUDA:
+# the host's own.
+host_libraries='^(ld-linux-x86-64|libc|libm|libmvec|libdl|libpthread|librt'
+host_libraries+='|libresolv|libutil|libanl|libcuda|libnvidia-[a-z]+'
+host_libraries+='|libcublas|libcublasLt)\.so'
+
+programs() {
+  find "$tree"/bin "$tree"/gpu_tests "$tree"/benchmarks -type f -perm -u+x \
+    2>/dev/null
+}
+
+build_programs() {
+  # The folders' own targets, as Ninja names them.
+  cmake --build "$build" --parallel "$(nproc)" --target \
+    server/all client/all tests/gpu/all tests/bench/all
+}
+
+install_programs() {
+  rm -rf "$tree" && mkdir -p "$tree/lib" &&
+    for component in programs gpu_tests benchmarks; do
+      cmake --install "$build" --prefix "$tree" --component "$component" \
+        --strip || return 1
+    done
+  [ -n "$(programs)" ] || {
+    echo "no program was installed" && return 1
+  }
+  cp LICENSE deploy/run_gpu_tests.sh "$tree" && chmod +x "$tree"/*.sh
+}
+
+# Every library that the programs need, directly or not, under its soname; with
+# the licence of the Debian package that it comes from.
+copy_libraries() {
+  local soname path package
+  programs | xargs -n 1 ldd | awk '$2 == "=>" {print $1, $3}' | sort -u |
+    while read -r soname path; do
+      if grep -qE "$host_libraries" <<<"$soname"; then
+        continue
+      fi
+      [ -f "$path" ] || {
+        echo "$soname is needed and not found" && return 1
+      }
+      cp -L "$path" "$tree/lib/$soname" &&
+        chmod 644 "$tree/lib/$soname" &&
+        patchelf --set-rpath "\$ORIGIN" "$tree/lib/$soname" || return 1
+      package=$(dpkg -S "$(realpath "$path")" | sed -n '1s/:.*//p')
+      mkdir -p "$tree/licenses" &&
+        cp "/usr/share/doc/$package/copyright" "$tree/licenses/$package" ||
+        return 1
+    done
+}
+
+describe() {
+  {
+    echo "gemmd $version, preset $preset"
+    git log -1 --format='commit %H, %cI' && git status --short -uno
+    sed -n 's/^CMAKE_CUDA_ARCHITECTURES:[A-Z]*=/CUDA architectures /p' \
+      "$build/CMakeCache.txt"
+    g++ --version | head -n 1
+  } >"$tree/VERSION"
+}
+
+# Nothing unresolved, nothing from outside of the tree but the host's libraries,
+# and no symbol newer than glibc 2.36.
+check_tree() {
+  local file faults=0
+  while read -r file; do
+    if ! env -i "$(command -v ldd)" "$file" |
+      awk -v tree="$tree/" -v host="$host_libraries" -v file="$file" '
+        /not found/ && $1 !~ host { print file ": " $0; bad = 1 }
+        $2 == "=>" && $1 !~ host && index($3, tree) != 1 && $3 != "not" {
+          print file ": " $1 " comes from " $3; bad = 1
+        }
+        END { exit bad }'; then
+      faults=$((faults + 1))
+    fi
+  done < <(programs && find "$tree/lib" -type f)
+  local newest
+  newest=$({ programs && find "$tree/lib" -type f; } | xargs objdump -T |
+    grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+  echo "newest glibc symbol: $newest"
+  [ "$(printf '%s\nGLIBC_2.36\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.36 ] ||
+    faults=$((faults + 1))
+  return $((faults > 0))
+}
+
+# The same commit gives the same bytes.
+pack() {
+  tar --sort=name --owner=0 --group=0 --numeric-owner \
+    --mtime="@$(git log -1 --format=%ct)" -C "$output" -c "$name" |
+    gzip -n9 >"$output/$name.tar.gz"
+  local bytes
+  bytes=$(stat -c %s "$output/$name.tar.gz")
+  [ "$bytes" -le $((limit_mib << 20)) ] || {
+    echo "the archive has $bytes bytes, more than $limit_mib MiB" && return 1
+  }
+}
+
+bash deploy/install_deps.sh --test
+step "Configuring ($preset)" cmake --preset "$preset" "${cmake_args[@]}"
+sed -n 's/^-- \(gemmd: .*\)/\1/p' "$step_log"
+step "Building" build_programs
+step "Installing" install_programs
+step "Copying the libraries" copy_libraries
+step "Naming the version" describe
+step "Checking the tree" check_tree
+step "Packing" pack
+echo "$tree ($(du -sh --apparent-size "$tree" | cut -f 1))"
+echo "$output/$name.tar.gz ($(du -h --apparent-size "$output/$name.tar.gz" | cut -f 1))"
