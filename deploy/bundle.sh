@@ -132,7 +132,8 @@ pack() {
 }
 
 bash deploy/install_deps.sh --test
-step "Configuring ($preset)" cmake --preset "$preset" "${cmake_args[@]}"
+step "Configuring ($preset)" cmake --preset "$preset" \
+  -DGEMMD_TESTS=ON "${cmake_args[@]}"
 sed -n 's/^-- \(gemmd: .*\)/\1/p' "$step_log"
 step "Building" build_programs
 step "Installing" install_programs

@@ -21,7 +21,8 @@ jobs=$(nproc)
 read -ra cmake_args <<<"${GEMMD_CMAKE_ARGS:-}"
 
 bash deploy/install_deps.sh --test
-step "Configuring ($preset)" cmake --preset "$preset" "${cmake_args[@]}"
+step "Configuring ($preset)" cmake --preset "$preset" \
+  -DGEMMD_TESTS=ON "${cmake_args[@]}"
 sed -n 's/^-- \(gemmd: .*\)/\1/p' "$step_log"
 step "Building" cmake --build "$build" --parallel "$jobs"
 
