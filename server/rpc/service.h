@@ -1,0 +1,103 @@
+// The gRPC side of the server: opens the ports, turns calls into tasks and
+// results into answers. No gRPC type is in this header.
+
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/registry.h"
+#include "server/execute/backend.h"
+#include "server/monotonic_time.h"
+#include "server/observe/metrics.h"
+#include "server/schedule/admission.h"
+#include "server/schedule/batch_scheduler.h"
+
+namespace gemmd {
+
+struct RpcOptions {
+  // HOST:PORT; port 0 picks a free one. Empty: no TCP. --listen
+  std::string listen = "127.0.0.1:50051";
+  // A path; empty: none. --unix-socket
+  std::string unix_socket;
+  // For requests that name no kernel. --kernel
+  std::string kernel = "auto";
+  // A whole request, and a whole answer; 64 KiB to 1.9 GiB. --max-inline-bytes
+  size_t max_inline_bytes = size_t{256} << 20;
+  // Calls at the same time on one connection. --max-streams
+  int max_streams = 1024;
+  // After this a connection is asked to reconnect, which spreads long-lived
+  // clients over new servers. --max-connection-age
+  absl::Duration max_connection_age = absl::InfiniteDuration();
+  // The channelz service. --channelz
+  bool channelz = false;
+
+  // Told by GetServerInfo, as they were configured.
+  std::string version;
+  std::string build;
+  int max_queue_requests = 4096;
+  size_t max_queue_bytes = size_t{4} << 30;
+  int max_batch_requests = 64;
+  absl::Duration max_queue_delay = absl::ZeroDuration();
+
+  // Parameters of speed, with what was measured in README.md. Completion
+  // queues, each with a polling thread of its own.
+  int completion_queues = 1;
+  // Calls of Sgemm offered to gRPC at any time, a queue.
+  int offered_calls = 128;
+  // A message up to this is handled on the polling thread (1 MiB is copied in
+  // about 40 us); a larger one goes to a worker.
+  size_t polling_thread_bytes = size_t{1} << 20;
+  // Workers for large messages; 0: half of the cores, 1 to 8.
+  int copy_threads = 0;
+};
+
+// All outlive the RpcServer.
+struct RpcDependencies {
+  BatchScheduler* scheduler = nullptr;
+  Backend* backend = nullptr;
+  const KernelRegistry* registry = nullptr;
+  Admission* admission = nullptr;
+  Metrics* metrics = nullptr;
+};
+
+// Serves gemmd.v1.GemmService, grpc.health.v1.Health and reflection.
+//
+// Health: "" , "gemmd.v1.GemmService" and "readiness" follow SetServing;
+// "liveness" follows SetLive. Not serving at the start; live.
+//
+// Thread-safe, but for Shutdown and destruction.
+class RpcServer {
+ public:
+  // Opens the ports and answers from then on. Errors: UNAVAILABLE naming the
+  // address when it cannot be listened on; INVALID_ARGUMENT for an option out
+  // of its range.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const RpcOptions& options, const RpcDependencies& dependencies);
+
+  // Shuts down at once where Shutdown was not called, and returns when gRPC has
+  // let go of the last staging buffer.
+  virtual ~RpcServer() = default;
+
+  // The port really bound; 0: no TCP.
+  virtual int port() const = 0;
+
+  virtual void SetServing(bool serving) = 0;
+  virtual void SetLive(bool live) = 0;
+
+  // From now on new products are answered UNAVAILABLE with RetryInfo; those
+  // that are here go on.
+  virtual void RefuseNew() = 0;
+
+  // Refuses new work, waits for the calls in progress until `deadline`, cancels
+  // what is left then, and returns when every call has ended. A product that a
+  // device is running is waited for in any case. True if nothing was cut off.
+  //
+  // Needs: the scheduler still ends tasks (drain it first).
+  virtual bool Shutdown(MonotonicTime deadline) = 0;
+};
+
+}  // namespace gemmd
