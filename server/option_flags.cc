@@ -70,7 +70,8 @@ OptionFlag ChoiceFlag(const char* name, std::string ServerOptions::*field,
         return absl::OkStatus();
       }
     }
-    return BadValue(value, absl::StrCat("one of ", absl::StrJoin(choices, ", ")));
+    return BadValue(value,
+                    absl::StrCat("one of ", absl::StrJoin(choices, ", ")));
   };
   return flag;
 }
@@ -96,29 +97,29 @@ OptionFlag BoolFlag(const char* name, const char* value_name,
 
 OptionFlag IntFlag(const char* name, int ServerOptions::*field, int min,
                    int max, const char* help) {
-  return {name, "N", help, absl::StrCat(ServerOptions{}.*field),
-          [=](absl::string_view value, ServerOptions* options) {
-            int number;
-            if (!absl::SimpleAtoi(value, &number) || number < min ||
-                number > max) {
-              return BadValue(value, absl::StrCat("a whole number from ", min,
-                                                  " to ", max));
-            }
-            options->*field = number;
-            return absl::OkStatus();
-          }};
+  return {
+      name, "N", help, absl::StrCat(ServerOptions{}.*field),
+      [=](absl::string_view value, ServerOptions* options) {
+        int number;
+        if (!absl::SimpleAtoi(value, &number) || number < min || number > max) {
+          return BadValue(
+              value, absl::StrCat("a whole number from ", min, " to ", max));
+        }
+        options->*field = number;
+        return absl::OkStatus();
+      }};
 }
 
-OptionFlag BytesFlag(const char* name, size_t ServerOptions::*field,
-                     size_t min, size_t max, const char* help) {
+OptionFlag BytesFlag(const char* name, size_t ServerOptions::*field, size_t min,
+                     size_t max, const char* help) {
   return {name, "SIZE", help, FormatBytes(ServerOptions{}.*field),
           [=](absl::string_view value, ServerOptions* options) -> absl::Status {
             const absl::StatusOr<size_t> bytes = ParseBytes(value);
             if (!bytes.ok()) return bytes.status();
             if (*bytes < min || *bytes > max) {
-              return BadValue(value,
-                              absl::StrCat("a size from ", FormatBytes(min),
-                                           " to ", FormatBytes(max)));
+              return BadValue(
+                  value, absl::StrCat("a size from ", FormatBytes(min), " to ",
+                                      FormatBytes(max)));
             }
             options->*field = *bytes;
             return absl::OkStatus();
@@ -135,10 +136,10 @@ OptionFlag DurationFlag(const char* name, absl::Duration ServerOptions::*field,
             if (!absl::ParseDuration(value, &duration) || duration < min ||
                 duration > max) {
               return BadValue(
-                  value, absl::StrCat("a duration from ",
-                                      absl::FormatDuration(min), " to ",
-                                      absl::FormatDuration(max),
-                                      " with its unit, as 5ms or 30s"));
+                  value,
+                  absl::StrCat("a duration from ", absl::FormatDuration(min),
+                               " to ", absl::FormatDuration(max),
+                               " with its unit, as 5ms or 30s"));
             }
             options->*field = duration;
             return absl::OkStatus();
@@ -155,8 +156,8 @@ absl::Status SetDevices(absl::string_view value, ServerOptions* options) {
     }
     for (const int other : options->devices) {
       if (other == device) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "\"", value, "\" names device ", device, " twice"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("\"", value, "\" names device ", device, " twice"));
       }
     }
     options->devices.push_back(device);
@@ -181,8 +182,8 @@ std::vector<OptionFlag> MakeFlags() {
                "Allow plaintext gRPC on an address beyond loopback"),
       ChoiceFlag("backend", &O::backend, {"auto", "cpu", "cuda"},
                  "What multiplies; auto takes CUDA where a device answers"),
-      {"devices", "all|LIST", "CUDA devices to use, as 0,1", "all",
-       SetDevices},
+      {"devices", "all|LIST", "CUDA devices to use, as 0,1", "all", SetDevices,
+       /*list=*/true},
       TextFlag("kernel", "NAME", &O::kernel,
                "The kernel of requests that name none (gemmctl kernels lists "
                "them)"),
@@ -234,6 +235,13 @@ std::string OptionFlag::environment_name() const {
 const std::vector<OptionFlag>& OptionFlags() {
   static const auto* flags = new std::vector<OptionFlag>(MakeFlags());
   return *flags;
+}
+
+const OptionFlag* FindOptionFlag(absl::string_view name) {
+  for (const OptionFlag& flag : OptionFlags()) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
 }
 
 absl::StatusOr<size_t> ParseBytes(absl::string_view text) {

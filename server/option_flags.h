@@ -24,11 +24,16 @@ struct OptionFlag {
   std::function<absl::Status(absl::string_view value, ServerOptions* options)>
       set;
 
+  bool list = false;  // several values, joined by commas, may be given
+
   // "GEMMD_MAX_QUEUE_DELAY"
   std::string environment_name() const;
 };
 
 // All of them, in the order of --help.
 const std::vector<OptionFlag>& OptionFlags();
+
+// The one of that name; null if there is none.
+const OptionFlag* FindOptionFlag(absl::string_view name);
 
 }  // namespace gemmd

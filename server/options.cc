@@ -2,6 +2,7 @@
 
 #include <sys/un.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -9,11 +10,10 @@
 #include <map>
 #include <utility>
 
-#include <CLI/CLI.hpp>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "server/listen_address.h"
 #include "server/observe/build_info.h"
 #include "server/option_flags.h"
@@ -44,6 +44,19 @@ struct Arguments {
   std::string output;
 };
 
+// CLI11 takes the empty value of "--listen=" for a missing one.
+std::vector<std::string> SplitEmptyValues(int argc, const char* const* argv) {
+  std::vector<std::string> words;
+  for (int i = 0; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    const bool empty_value =
+        absl::StartsWith(word, "--") && absl::ConsumeSuffix(&word, "=");
+    words.emplace_back(word);
+    if (empty_value) words.emplace_back();
+  }
+  return words;
+}
+
 absl::StatusOr<Arguments> ReadArguments(int argc, const char* const* argv) {
   CLI::App app("Multiplies matrices for other programs over gRPC.", "gemmd");
   app.footer(
@@ -68,12 +81,14 @@ absl::StatusOr<Arguments> ReadArguments(int argc, const char* const* argv) {
     if (flag.value_name.empty()) {
       app.add_flag(name, values[flag.name], help);
     } else {
-      app.add_option(name, values[flag.name], help)
-          ->type_name(flag.value_name);
+      app.add_option(name, values[flag.name], help)->type_name(flag.value_name);
     }
   }
+  const std::vector<std::string> words = SplitEmptyValues(argc, argv);
+  std::vector<const char*> pointers;
+  for (const std::string& word : words) pointers.push_back(word.c_str());
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(pointers.size()), pointers.data());
   } catch (const CLI::CallForHelp&) {
     arguments.exit = true;
     arguments.output = app.help();
@@ -88,9 +103,9 @@ absl::StatusOr<Arguments> ReadArguments(int argc, const char* const* argv) {
   }
   if (version) {
     arguments.exit = true;
-    arguments.output = absl::StrCat(
-        "gemmd ", BuildVersion(), " (revision ", BuildRevision(), ", CUDA ",
-        BuildCuda(), ", ", BuildCompiler(), ")\n");
+    arguments.output =
+        absl::StrCat("gemmd ", BuildVersion(), " (revision ", BuildRevision(),
+                     ", CUDA ", BuildCuda(), ", ", BuildCompiler(), ")\n");
   }
   for (const auto& [name, value] : values) {
     const std::string flag = absl::StrCat("--", name);
@@ -132,17 +147,19 @@ absl::Status AddFile(const std::string& path, GivenByName* given) {
       return refuse(absl::StrCat("section [", absl::StrJoin(item.parents, "."),
                                  "]: there are none, only `name = value`"));
     }
-    bool known = false;
-    for (const OptionFlag& flag : OptionFlags()) known |= flag.name == item.name;
-    if (!known) {
+    const OptionFlag* flag = FindOptionFlag(item.name);
+    if (flag == nullptr) {
       return refuse(absl::StrCat("unknown key \"", item.name,
                                  "\" (a key is a flag without its --)"));
     }
-    Given value{absl::StrJoin(item.inputs, ","),
-                absl::StrCat(item.name, " in ", path)};
-    if (!from_file.emplace(item.name, std::move(value)).second) {
-      return refuse(absl::StrCat("key \"", item.name, "\" stands there twice"));
+    // CLI11 joins the values of a key that is there twice.
+    if (item.inputs.size() != 1 && !flag->list) {
+      return refuse(absl::StrCat("key \"", item.name, "\" has ",
+                                 item.inputs.size(),
+                                 " values; one is wanted, once"));
     }
+    from_file[item.name] = {absl::StrJoin(item.inputs, ","),
+                            absl::StrCat(item.name, " in ", path)};
   }
   given->merge(from_file);  // what is given already stays
   return absl::OkStatus();

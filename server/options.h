@@ -12,14 +12,14 @@ namespace gemmd {
 
 // One field a flag (see `gemmd --help`). Durations of 0 are allowed where said.
 struct ServerOptions {
-  std::string listen = "127.0.0.1:50051";       // port 0 picks a free one
-  std::string unix_socket;                      // path; empty: none
-  std::string http_listen = "127.0.0.1:9464";   // empty: no HTTP
-  bool insecure = false;       // plaintext gRPC beyond loopback
-  std::string backend = "auto";                 // auto, cpu, cuda
-  std::vector<int> devices;                     // empty: all
-  std::string kernel = "auto";                  // for requests that name none
-  int streams_per_device = 0;                   // 0: the backend's default
+  std::string listen = "127.0.0.1:50051";      // port 0 picks a free one
+  std::string unix_socket;                     // path; empty: none
+  std::string http_listen = "127.0.0.1:9464";  // empty: no HTTP
+  bool insecure = false;                       // plaintext gRPC beyond loopback
+  std::string backend = "auto";                // auto, cpu, cuda
+  std::vector<int> devices;                    // empty: all
+  std::string kernel = "auto";                 // for requests that name none
+  int streams_per_device = 0;                  // 0: the backend's default
   int max_batch_requests = 64;
   absl::Duration max_queue_delay = absl::ZeroDuration();
   int queue_max_requests = 4096;
@@ -29,7 +29,7 @@ struct ServerOptions {
   absl::Duration drain_delay = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration max_connection_age = absl::InfiniteDuration();
-  int max_streams = 1024;      // a connection
+  int max_streams = 1024;  // a connection
   bool channelz = false;
   bool metrics = true;
   std::string log_level = "info";   // trace debug info warn error
@@ -39,8 +39,8 @@ struct ServerOptions {
 // What the command line asks for besides serving.
 struct CommandLine {
   ServerOptions options;
-  bool exit = false;      // --help or --version was answered
-  std::string output;     // what to print then, on stdout
+  bool exit = false;   // --help or --version was answered
+  std::string output;  // what to print then, on stdout
 };
 
 // Reads flags, GEMMD_<FLAG> and --config FILE; a flag beats the environment,

@@ -13,7 +13,8 @@ absl::string_view BuildVersion();
 // git checkout.
 absl::string_view BuildRevision();
 
-// The CUDA Toolkit's version, as "13.0.48"; "none" in a build for the CPU alone.
+// The CUDA Toolkit's version, as "13.0.48"; "none" in a build for the CPU
+// alone.
 absl::string_view BuildCuda();
 
 // The compiler, as "GNU 12.2.0".

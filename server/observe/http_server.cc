@@ -2,9 +2,13 @@
 
 #include <civetweb.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/mutex.h"
 #include "server/observe/logging.h"
@@ -38,16 +42,22 @@ class CivetHttpServer : public HttpServer {
       : handlers_(std::move(handlers)) {}
 
   ~CivetHttpServer() override {
-    if (context_ != nullptr) mg_stop(context_);
+    if (context_ != nullptr) Stop();
     mg_exit_library();
   }
 
   absl::Status Listen(const std::string& address) {
     mg_init_library(MG_FEATURES_DEFAULT);
-    const char* options[] = {"listening_ports",    address.c_str(),
-                             "num_threads",        kThreads,
-                             "request_timeout_ms", kTimeoutMs,
-                             "enable_keep_alive",  "no",
+    host_ = address.substr(0, address.rfind(':'));
+    if (absl::StartsWith(host_, "[")) host_ = host_.substr(1, host_.size() - 2);
+    const char* options[] = {"listening_ports",
+                             address.c_str(),
+                             "num_threads",
+                             kThreads,
+                             "request_timeout_ms",
+                             kTimeoutMs,
+                             "enable_keep_alive",
+                             "no",
                              nullptr};
     mg_callbacks callbacks{};
     callbacks.begin_request = &CivetHttpServer::OnRequest;
@@ -76,6 +86,24 @@ class CivetHttpServer : public HttpServer {
   int port() const override { return port_; }
 
  private:
+  // The library's accepting thread looks for the end every 2 s, or when
+  // somebody connects: so somebody does.
+  void Stop() {
+    std::atomic<bool> stopped{false};
+    std::thread waker([this, &stopped] {
+      while (!stopped.load()) {
+        char error[64];
+        mg_connection* connection = mg_connect_client(
+            host_.c_str(), port_, /*use_ssl=*/0, error, sizeof(error));
+        if (connection != nullptr) mg_close_connection(connection);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+    mg_stop(context_);
+    stopped.store(true);
+    waker.join();
+  }
+
   // The library says why a port is not to be had in a log line alone, on the
   // thread that calls mg_start2.
   std::string StartError(absl::string_view text) const
@@ -140,6 +168,7 @@ class CivetHttpServer : public HttpServer {
   // Constant after Listen.
   const std::map<std::string, Handler> handlers_;
   mg_context* context_ = nullptr;
+  std::string host_;
   int port_ = 0;
 
   Mutex mu_;

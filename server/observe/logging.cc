@@ -1,13 +1,13 @@
 #include "server/observe/logging.h"
 
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
 #include <atomic>
 #include <memory>
 #include <span>
 #include <vector>
-
-#include <spdlog/logger.h>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -90,9 +90,11 @@ std::string TextValue(absl::string_view value) {
 
 std::string Compose(absl::string_view message,
                     std::span<const LogField> fields) {
-  const bool json = g_format.load(std::memory_order_relaxed) == LogFormat::kJson;
-  std::string line = json ? absl::StrCat("\"message\":\"", Escape(message), "\"")
-                          : Escape(message);
+  const bool json =
+      g_format.load(std::memory_order_relaxed) == LogFormat::kJson;
+  std::string line = json
+                         ? absl::StrCat("\"message\":\"", Escape(message), "\"")
+                         : Escape(message);
   for (const LogField& field : fields) {
     if (json) {
       absl::StrAppend(&line, ",\"", field.name, "\":\"", Escape(field.value),
@@ -117,8 +119,10 @@ void Write(LogLevel level, absl::string_view message,
 
 absl::Status InitLogging(absl::string_view level, absl::string_view format) {
   constexpr std::pair<absl::string_view, LogLevel> kLevels[] = {
-      {"trace", LogLevel::kTrace}, {"debug", LogLevel::kDebug},
-      {"info", LogLevel::kInfo},   {"warn", LogLevel::kWarn},
+      {"trace", LogLevel::kTrace},
+      {"debug", LogLevel::kDebug},
+      {"info", LogLevel::kInfo},
+      {"warn", LogLevel::kWarn},
       {"error", LogLevel::kError}};
   const auto* known = kLevels;
   while (known != std::end(kLevels) && known->first != level) ++known;

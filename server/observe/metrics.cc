@@ -1,13 +1,13 @@
 #include "server/observe/metrics.h"
 
-#include <unordered_map>
-#include <utility>
-
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+
+#include <unordered_map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/mutex.h"
@@ -48,14 +48,10 @@ constexpr std::array<const char*, kStatusCodeCount> kStatusNames = {
 
 // In the order of the enums.
 constexpr std::array<const char*, kMethodCount> kMethodNames = {
-    "gemmd.v1.GemmService/Sgemm",
-    "gemmd.v1.GemmService/SgemmStream",
-    "gemmd.v1.GemmService/UploadMatrix",
-    "gemmd.v1.GemmService/DownloadMatrix",
-    "gemmd.v1.GemmService/ListMatrices",
-    "gemmd.v1.GemmService/DeleteMatrix",
-    "gemmd.v1.GemmService/GetServerInfo",
-    "grpc.health.v1.Health/Check",
+    "gemmd.v1.GemmService/Sgemm",         "gemmd.v1.GemmService/SgemmStream",
+    "gemmd.v1.GemmService/UploadMatrix",  "gemmd.v1.GemmService/DownloadMatrix",
+    "gemmd.v1.GemmService/ListMatrices",  "gemmd.v1.GemmService/DeleteMatrix",
+    "gemmd.v1.GemmService/GetServerInfo", "grpc.health.v1.Health/Check",
     "grpc.health.v1.Health/Watch"};
 constexpr std::array<const char*, kStageCount> kStageNames = {
     "decode", "queue", "h2d", "compute", "d2h", "encode"};
@@ -183,19 +179,18 @@ void Metrics::Impl::AddCalls() {
                       {"grpc_status", kStatusNames[code]}});
     }
   }
-  durations =
-      Children(HistogramFamily("grpc_server_call_duration_seconds",
-                               "From an RPC's arrival to its status."),
-               "grpc_method", kMethodNames, kCallBuckets);
+  durations = Children(HistogramFamily("grpc_server_call_duration_seconds",
+                                       "From an RPC's arrival to its status."),
+                       "grpc_method", kMethodNames, kCallBuckets);
   const Buckets sizes = Exponential(1024, 4, 12);  // 1 KiB to 4 GiB
-  received_bytes = Children(
-      HistogramFamily("grpc_server_call_rcvd_total_message_size_bytes",
-                      "Message bytes received in an RPC."),
-      "grpc_method", kMethodNames, sizes);
-  sent_bytes = Children(
-      HistogramFamily("grpc_server_call_sent_total_message_size_bytes",
-                      "Message bytes sent in an RPC."),
-      "grpc_method", kMethodNames, sizes);
+  received_bytes =
+      Children(HistogramFamily("grpc_server_call_rcvd_total_message_size_bytes",
+                               "Message bytes received in an RPC."),
+               "grpc_method", kMethodNames, sizes);
+  sent_bytes =
+      Children(HistogramFamily("grpc_server_call_sent_total_message_size_bytes",
+                               "Message bytes sent in an RPC."),
+               "grpc_method", kMethodNames, sizes);
 }
 
 void Metrics::Impl::AddKernels(const KernelRegistry& registry_of_kernels) {
@@ -210,9 +205,9 @@ void Metrics::Impl::AddKernels(const KernelRegistry& registry_of_kernels) {
   for (const KernelEntry& entry : registry_of_kernels.entries()) {
     if (entry.kernel == nullptr) continue;
     const Labels labels = {{"kernel", entry.info.name}};
-    kernels[entry.kernel.get()] = {
-        &flops.Add(labels), &busy.Add(labels), &launches.Add(labels),
-        &sizes.Add(labels, Exponential(1, 2, 9))};
+    kernels[entry.kernel.get()] = {&flops.Add(labels), &busy.Add(labels),
+                                   &launches.Add(labels),
+                                   &sizes.Add(labels, Exponential(1, 2, 9))};
   }
 }
 
@@ -220,20 +215,20 @@ void Metrics::Impl::AddProducts() {
   stages = Children(HistogramFamily("gemmd_request_stage_duration_seconds",
                                     "Where the time of a product went."),
                     "stage", kStageNames, kStageBuckets);
-  sheds = Children(
-      CounterFamily("gemmd_requests_shed_total",
-                    "Products refused or dropped before they ran."),
-      "reason", kShedNames);
+  sheds =
+      Children(CounterFamily("gemmd_requests_shed_total",
+                             "Products refused or dropped before they ran."),
+               "reason", kShedNames);
   flushes = Children(
       CounterFamily("gemmd_batch_flush_total", "Batches, by why they closed."),
       "reason", kFlushNames);
-  transfers = Children(
-      CounterFamily("gemmd_transfer_bytes_total",
-                    "Bytes copied to (h2d) and from (d2h) devices."),
-      "direction", std::array<const char*, 2>{"h2d", "d2h"});
-  problem_flops = &HistogramFamily("gemmd_problem_flops",
-                                   "2mnk of the products accepted.")
-                       .Add({}, Exponential(1e3, 10, 12));
+  transfers =
+      Children(CounterFamily("gemmd_transfer_bytes_total",
+                             "Bytes copied to (h2d) and from (d2h) devices."),
+               "direction", std::array<const char*, 2>{"h2d", "d2h"});
+  problem_flops =
+      &HistogramFamily("gemmd_problem_flops", "2mnk of the products accepted.")
+           .Add({}, Exponential(1e3, 10, 12));
   queue_depth =
       &GaugeFamily("gemmd_queue_depth", "Products waiting for a device.")
            .Add({});
@@ -339,9 +334,8 @@ void Metrics::OnBatch(const Batch& batch, const BatchReport& report) {
   kernel.flops->Increment(report.flops);
   kernel.busy_seconds->Increment(report.seconds.compute);
   // Only a batch-invariant kernel takes several products in one launch (I6).
-  kernel.launches->Increment(batch.kernel->info().batch_invariant
-                                 ? 1
-                                 : report.tasks);
+  kernel.launches->Increment(
+      batch.kernel->info().batch_invariant ? 1 : report.tasks);
   kernel.batch_size->Observe(report.tasks);
 }
 
@@ -363,7 +357,8 @@ std::string Metrics::Render() const {
   std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
   MutexLock lock(&impl_->mu);
   for (const auto& source : impl_->sources) {
-    for (auto& family : source->Collect()) families.push_back(std::move(family));
+    for (auto& family : source->Collect())
+      families.push_back(std::move(family));
   }
   return prometheus::TextSerializer().Serialize(families);
 }

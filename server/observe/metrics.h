@@ -2,11 +2,11 @@
 
 #pragma once
 
+#include <grpcpp/support/status_code_enum.h>
+
 #include <array>
 #include <memory>
 #include <string>
-
-#include <grpcpp/support/status_code_enum.h>
 
 #include "absl/strings/string_view.h"
 #include "kernels/registry.h"

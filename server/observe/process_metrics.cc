@@ -34,9 +34,9 @@ MetricFamily Family(const char* name, const char* help, MetricType type,
 
 // Of /proc/self/stat, by the numbers of proc(5).
 struct Stat {
-  double cpu_ticks = 0;     // fields 14 and 15
-  double start_ticks = 0;   // field 22, since boot
-  double virtual_bytes = 0; // field 23
+  double cpu_ticks = 0;       // fields 14 and 15
+  double start_ticks = 0;     // field 22, since boot
+  double virtual_bytes = 0;   // field 23
   double resident_pages = 0;  // field 24
 };
 

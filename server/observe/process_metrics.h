@@ -2,10 +2,10 @@
 
 #pragma once
 
-#include <vector>
-
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
+
+#include <vector>
 
 namespace gemmd {
 

@@ -1,0 +1,112 @@
+#include "server/observe/http_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/http_get.h"
+
+namespace gemmd {
+namespace {
+
+using testing::ConnectLoopback;
+using ::testing::HasSubstr;
+using testing::HttpGet;
+using testing::HttpReply;
+using testing::HttpRequest;
+
+std::unique_ptr<HttpServer> StartServer() {
+  auto server = HttpServer::Start(
+      "127.0.0.1:0",
+      {{"/metrics",
+        [] {
+          return HttpResponse{.content_type = "text/plain; version=0.0.4",
+                              .body = "a 1\n"};
+        }},
+       {"/readyz",
+        [] { return HttpResponse{.status = 503, .body = "draining\n"}; }}});
+  EXPECT_TRUE(server.ok()) << server.status();
+  return server.ok() ? *std::move(server) : nullptr;
+}
+
+TEST(HttpServerTest, PortZeroPicksAFreePortAndAnswersTheHandlers) {
+  const auto server = StartServer();
+  ASSERT_GT(server->port(), 0);
+  const HttpReply metrics = HttpGet(server->port(), "/metrics?name=x");
+  EXPECT_EQ(metrics.status, 200);
+  EXPECT_EQ(metrics.body, "a 1\n");
+  EXPECT_THAT(metrics.headers,
+              HasSubstr("Content-Type: text/plain; version=0.0.4"));
+  const HttpReply ready = HttpGet(server->port(), "/readyz");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.body, "draining\n");
+}
+
+TEST(HttpServerTest, UnknownPathsAndMethodsAreRefused) {
+  const auto server = StartServer();
+  const HttpReply missing = HttpGet(server->port(), "/etc/passwd");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_THAT(missing.body, HasSubstr("/metrics"));
+  EXPECT_EQ(HttpGet(server->port(), "/../../etc/passwd").status, 404);
+  EXPECT_EQ(HttpRequest(server->port(), "POST", "/metrics").status, 405);
+  EXPECT_EQ(HttpRequest(server->port(), "DELETE", "/metrics").status, 405);
+  const HttpReply head = HttpRequest(server->port(), "HEAD", "/metrics");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.body, "");
+  EXPECT_THAT(head.headers, HasSubstr("Content-Length: 4"));
+}
+
+TEST(HttpServerTest, AUsedPortIsAnErrorThatNamesIt) {
+  const auto first = StartServer();
+  const std::string address = absl::StrCat("127.0.0.1:", first->port());
+  const auto second = HttpServer::Start(address, {});
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(second.status().message(), HasSubstr(address));
+  EXPECT_THAT(second.status().message(), HasSubstr("address already in use"));
+  EXPECT_EQ(HttpGet(first->port(), "/metrics").status, 200);
+}
+
+TEST(HttpServerTest, AnAddressOfAnotherMachineIsAnError) {
+  const auto server = HttpServer::Start("192.0.2.1:0", {});
+  ASSERT_FALSE(server.ok());
+  EXPECT_THAT(server.status().message(), HasSubstr("192.0.2.1:0"));
+}
+
+TEST(HttpServerTest, SilentConnectionsDoNotKeepOthersFromAnswers) {
+  const auto server = StartServer();
+  std::vector<int> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(ConnectLoopback(server->port()));
+  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+  for (const int fd : silent) close(fd);
+}
+
+TEST(HttpServerTest, BytesThatAreNotHttpLeaveTheServerUnharmed) {
+  const auto server = StartServer();
+  for (const std::string& bytes :
+       {std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        std::string(70000, 'x'), std::string("\0\1\2\r\n\r\n", 7)}) {
+    const int fd = ConnectLoopback(server->port());
+    send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    close(fd);
+  }
+  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+}
+
+TEST(HttpServerTest, ThePortIsFreeAfterDestruction) {
+  auto server = StartServer();
+  const int port = server->port();
+  server.reset();
+  EXPECT_EQ(ConnectLoopback(port), -1);
+  EXPECT_TRUE(HttpServer::Start(absl::StrCat("127.0.0.1:", port), {}).ok());
+}
+
+}  // namespace
+}  // namespace gemmd
