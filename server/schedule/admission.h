@@ -7,12 +7,13 @@
 
 #include "absl/status/statusor.h"
 #include "server/mutex.h"
+#include "server/schedule/drain_rate.h"
 
 namespace gemmd {
 
 struct AdmissionOptions {
-  int max_requests = 8192;              // held at once, answers being sent too
-  size_t max_bytes = size_t{4} << 30;   // staged at once. --queue-max-bytes
+  int max_requests = 8192;             // held at once, answers being sent too
+  size_t max_bytes = size_t{4} << 30;  // staged at once. --queue-max-bytes
 };
 
 // Thread-safe. Outlives its tickets.
@@ -36,7 +37,8 @@ class Admission {
   explicit Admission(const AdmissionOptions& options);
 
   // RESOURCE_EXHAUSTED with QuotaFailure (naming the flag) and RetryInfo when
-  // the budget is taken now; OUT_OF_RANGE when `bytes` is over the whole budget.
+  // the budget is taken now; OUT_OF_RANGE when `bytes` is over the whole
+  // budget.
   absl::StatusOr<Ticket> Admit(size_t bytes);
 
   int requests() const;
@@ -49,6 +51,7 @@ class Admission {
   mutable Mutex mu_;
   int requests_ ABSL_GUARDED_BY(mu_) = 0;
   size_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  DrainRate drain_rate_ ABSL_GUARDED_BY(mu_);  // in bytes
 };
 
 }  // namespace gemmd

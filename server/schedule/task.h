@@ -35,8 +35,8 @@ struct StagedOperand {
 };
 
 // What is to be computed. The numbers lie in staging memory: A and B in
-// `input`, C in `output`, which is packed (ldc = n) and, when beta != 0, holds C
-// before the run.
+// `input`, C in `output`, which is packed (ldc = n) and, when beta != 0, holds
+// C before the run.
 struct TaskSpec {
   GemmShape shape;
   float alpha = 1.0f;
@@ -50,7 +50,7 @@ struct TaskSpec {
   std::string client;  // who asks: fairness and quotas
   Priority priority = Priority::kInteractive;
   MonotonicTime deadline = kNever;
-  MonotonicTime arrival;     // when the call's message was there
+  MonotonicTime arrival;      // when the call's message was there
   double decode_seconds = 0;  // until now
 
   size_t bytes() const { return input.size() + output.size(); }
@@ -75,8 +75,10 @@ struct TaskResult {
 // (I1, I2). `done` must not block. A task destroyed before its end is ended by
 // the destructor with INTERNAL.
 //
-// Thread-safety: Start, Abort and Finish from any thread; `spec` belongs to the
-// queue until Start and to the backend from Start to Finish.
+// Thread-safety: Start, Abort and Finish from any thread. The staging buffers
+// of `spec` belong to whoever made the task until it is submitted, then to
+// Abort (which gives them back at once) or, from Start to Finish, to the
+// backend; the rest of `spec` does not change once the task is submitted.
 class Task {
  public:
   using Done = absl::AnyInvocable<void(TaskResult) &&>;
@@ -92,8 +94,9 @@ class Task {
   // queued -> running. False: the task has ended, leave it alone.
   bool Start();
 
-  // queued -> done with `status` (CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE...).
-  // False: it runs or has ended, and will get or has had its own end.
+  // queued -> done with `status` (CANCELLED, DEADLINE_EXCEEDED,
+  // UNAVAILABLE...). False: it runs or has ended, and will get or has had its
+  // own end.
   bool Abort(absl::Status status);
 
   // running -> done. On OK the result takes the output buffer.
@@ -103,11 +106,16 @@ class Task {
   // Ended, in whatever way. For dropping dead entries of a queue.
   bool ended() const;
 
+  // spec().bytes() when the task was made: what it holds while it waits. Safe
+  // to read beside an Abort.
+  size_t bytes() const { return bytes_; }
+
  private:
   enum class State { kQueued, kRunning, kDone };
   void End(TaskResult result);
 
   TaskSpec spec_;
+  const size_t bytes_;
   Done done_;  // taken by the thread that wins the transition to kDone
   std::atomic<State> state_{State::kQueued};
 };

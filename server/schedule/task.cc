@@ -1,0 +1,70 @@
+#include "server/schedule/task.h"
+
+#include <utility>
+
+#include "absl/base/attributes.h"
+
+namespace gemmd {
+
+Task::Task(TaskSpec spec, Done done)
+    : spec_(std::move(spec)), bytes_(spec_.bytes()), done_(std::move(done)) {}
+
+Task::~Task() {
+  if (state_.exchange(State::kDone, std::memory_order_acq_rel) !=
+      State::kDone) {
+    TaskResult result;
+    result.status = absl::InternalError(
+        "the server lost this request before it was done; please report it");
+    End(std::move(result));
+  }
+}
+
+bool Task::Start() {
+  State expected = State::kQueued;
+  return state_.compare_exchange_strong(expected, State::kRunning,
+                                        std::memory_order_acq_rel);
+}
+
+bool Task::Abort(absl::Status status) {
+  State expected = State::kQueued;
+  if (!state_.compare_exchange_strong(expected, State::kDone,
+                                      std::memory_order_acq_rel)) {
+    return false;
+  }
+  TaskResult result;
+  result.status = std::move(status);
+  result.seconds.decode = spec_.decode_seconds;
+  End(std::move(result));
+  return true;
+}
+
+void Task::Finish(absl::Status status, const StageSeconds& seconds, int device,
+                  int batch_size) {
+  State expected = State::kRunning;
+  if (!state_.compare_exchange_strong(expected, State::kDone,
+                                      std::memory_order_acq_rel)) {
+    return;
+  }
+  TaskResult result;
+  if (status.ok()) result.output = std::move(spec_.output);
+  result.status = std::move(status);
+  result.seconds = seconds;
+  result.device = device;
+  result.batch_size = batch_size;
+  End(std::move(result));
+}
+
+bool Task::ended() const {
+  return state_.load(std::memory_order_acquire) == State::kDone;
+}
+
+void Task::End(TaskResult result) {
+  // The staging memory goes back before the caller hears of the end, so that a
+  // caller that asks again at once finds it free.
+  spec_.input.Reset();
+  spec_.output.Reset();
+  Done done = std::move(done_);
+  if (done) std::move(done)(std::move(result));
+}
+
+}  // namespace gemmd

@@ -1,0 +1,378 @@
+#include "server/schedule/batch_scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "proto/error_details.h"
+#include "tests/unit/server/schedule/fakes.h"
+
+namespace gemmd {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+
+// Long enough for any machine; no test waits for it when it passes.
+constexpr auto kPatience = seconds(20);
+
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const MonotonicTime give_up = MonotonicClock::now() + kPatience;
+  while (!condition()) {
+    if (MonotonicClock::now() > give_up) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+class CountingObserver : public BatchObserver {
+ public:
+  void OnBatch(const Batch& batch, const BatchReport& report) override {
+    tasks += report.tasks;
+    ++batches;
+    if (on_batch) on_batch();
+  }
+  void OnQueueDepth(int requests, size_t bytes) override {
+    depth = requests;
+    if (on_depth) on_depth();
+  }
+  void OnDeviceFault(int device, const absl::Status& status) override {
+    ++faults;
+  }
+
+  std::atomic<int> batches{0};
+  std::atomic<int> tasks{0};
+  std::atomic<int> depth{0};
+  std::atomic<int> faults{0};
+  std::function<void()> on_batch;
+  std::function<void()> on_depth;
+};
+
+class BatchSchedulerTest : public ::testing::Test {
+ protected:
+  // Makes `devices` devices of `streams` streams and a scheduler for them.
+  void Start(int devices = 1, int streams = 1, BatchQueueOptions queue = {}) {
+    for (int i = 0; i < devices; ++i) {
+      devices_.push_back(std::make_unique<FakeDevice>(i, streams));
+    }
+    scheduler_ = BatchScheduler::Create({queue}, devices_, &observer_);
+  }
+
+  FakeDevice& device(int i = 0) {
+    return static_cast<FakeDevice&>(*devices_[i]);
+  }
+
+  std::shared_ptr<Task> Make(Ending& ending, int64_t size = 8,
+                             MonotonicTime deadline = kNever) {
+    TaskSpec spec;
+    spec.shape = {size, size, size};
+    spec.kernel = &kernel_;
+    spec.deadline = deadline;
+    spec.input = *pool_.Allocate(64);
+    spec.output = *pool_.Allocate(64);
+    return std::make_shared<Task>(std::move(spec), ending.For());
+  }
+
+  FakePool pool_;
+  FakeKernel kernel_{"fake"};
+  CountingObserver observer_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::unique_ptr<BatchScheduler> scheduler_;
+};
+
+TEST_F(BatchSchedulerTest, AnIdleDeviceStartsOnTheSubmittersThread) {
+  Start();
+  std::thread::id executed_on;
+  device().on_execute = [&](const Batch&) {
+    executed_on = std::this_thread::get_id();
+  };
+  Ending ending;
+  ASSERT_TRUE(scheduler_->Submit(Make(ending)).ok());
+  EXPECT_EQ(executed_on, std::this_thread::get_id());
+  EXPECT_TRUE(device().CompleteOne());
+  EXPECT_TRUE(ending.result.status.ok());
+  EXPECT_EQ(observer_.batches, 1);
+}
+
+TEST_F(BatchSchedulerTest, ABatchFormsWhileTheDeviceIsBusy) {
+  Start();
+  std::vector<Ending> endings(4);
+  for (Ending& ending : endings) {
+    ASSERT_TRUE(scheduler_->Submit(Make(ending)).ok());
+  }
+  EXPECT_THAT(device().held_sizes(), ElementsAre(1));
+  EXPECT_EQ(scheduler_->queued_requests(), 3);
+  EXPECT_EQ(scheduler_->queued_bytes(), 3 * 128u);
+  EXPECT_EQ(observer_.depth, 3);
+  EXPECT_TRUE(device().CompleteOne());
+  EXPECT_THAT(device().held_sizes(), ElementsAre(3));
+  EXPECT_EQ(observer_.depth, 0);
+  EXPECT_TRUE(device().CompleteOne());
+  for (Ending& ending : endings) EXPECT_EQ(ending.times, 1);
+}
+
+TEST_F(BatchSchedulerTest, FillsEveryStreamAndGivesTheLeastLoadedDeviceMore) {
+  Start(/*devices=*/2, /*streams=*/2);
+  std::vector<Ending> endings(5);
+  ASSERT_TRUE(scheduler_->Submit(Make(endings[0], 100)).ok());
+  for (int i = 1; i < 4; ++i) {
+    ASSERT_TRUE(scheduler_->Submit(Make(endings[i], 8)).ok());
+  }
+  // The large one on device 0; then device 1 is the less loaded, until full.
+  EXPECT_THAT(device(0).held_sizes(), ElementsAre(1, 1));
+  EXPECT_THAT(device(1).held_sizes(), ElementsAre(1, 1));
+  ASSERT_TRUE(scheduler_->Submit(Make(endings[4], 8)).ok());
+  EXPECT_EQ(scheduler_->queued_requests(), 1);
+  EXPECT_TRUE(device(1).CompleteOne());
+  EXPECT_EQ(scheduler_->queued_requests(), 0);
+  EXPECT_EQ(device(1).held(), 2);
+  while (device(0).CompleteOne() || device(1).CompleteOne()) {
+  }
+}
+
+TEST_F(BatchSchedulerTest, ATimerClosesADelayedBatch) {
+  Start(1, 1, {.max_queue_delay = milliseconds(5)});
+  std::vector<Ending> endings(2);
+  for (Ending& ending : endings) {
+    ASSERT_TRUE(scheduler_->Submit(Make(ending)).ok());
+  }
+  ASSERT_TRUE(Eventually([&] { return device().held() == 1; }));
+  EXPECT_THAT(device().held_sizes(), ElementsAre(2));
+  device().CompleteOne();
+}
+
+TEST_F(BatchSchedulerTest, ExpiresQueuedWorkWhileTheDeviceIsStuck) {
+  Start();
+  Ending running;
+  Ending late;
+  Ending patient;
+  ASSERT_TRUE(scheduler_->Submit(Make(running)).ok());
+  ASSERT_TRUE(scheduler_->Submit(Make(patient)).ok());
+  ASSERT_TRUE(
+      scheduler_->Submit(Make(late, 8, MonotonicClock::now() + milliseconds(5)))
+          .ok());
+  ASSERT_TRUE(Eventually([&] { return late.ended(); }));
+  EXPECT_EQ(late.result.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(patient.ended());
+  while (device().CompleteOne()) {
+  }
+  EXPECT_TRUE(patient.result.status.ok());
+  EXPECT_EQ(observer_.tasks, 2) << "the device saw the late one";
+}
+
+TEST_F(BatchSchedulerTest, RefusesATaskThatIsLateAndDoesNotEndIt) {
+  Start();
+  Ending ending;
+  std::shared_ptr<Task> task = Make(ending, 8, MonotonicClock::now());
+  EXPECT_EQ(scheduler_->Submit(task).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ending.times, 0);
+  EXPECT_TRUE(task->Abort(absl::CancelledError("")));
+}
+
+TEST_F(BatchSchedulerTest, ACancelledTaskNeverReachesTheDevice) {
+  Start();
+  Ending running;
+  Ending cancelled;
+  ASSERT_TRUE(scheduler_->Submit(Make(running)).ok());
+  std::shared_ptr<Task> task = Make(cancelled);
+  ASSERT_TRUE(scheduler_->Submit(task).ok());
+  EXPECT_TRUE(task->Abort(absl::CancelledError("by the client")));
+  EXPECT_TRUE(device().CompleteOne());
+  EXPECT_EQ(device().executed(), 1);
+  EXPECT_EQ(scheduler_->queued_requests(), 0);
+  EXPECT_EQ(observer_.depth, 0);
+}
+
+// I2: if a lock were held across any of these calls, they would lock it again
+// and never return.
+TEST_F(BatchSchedulerTest, HoldsNoLockWhileItCallsOut) {
+  Start(1, 2);
+  std::atomic<int> calls{0};
+  const auto call_back = [&] {
+    scheduler_->queued_requests();
+    scheduler_->queued_bytes();
+    ++calls;
+  };
+  std::vector<Ending> nested(3);
+  std::atomic<size_t> next_nested{0};
+  const auto submit_once_more = [&] {
+    call_back();
+    const size_t i = next_nested++;
+    if (i < nested.size()) {
+      ASSERT_TRUE(scheduler_->Submit(Make(nested[i])).ok());
+    }
+  };
+  device().on_execute = [&](const Batch&) { submit_once_more(); };
+  observer_.on_batch = submit_once_more;
+  observer_.on_depth = call_back;
+  TaskSpec spec;
+  spec.shape = {8, 8, 8};
+  spec.kernel = &kernel_;
+  std::atomic<bool> ended{false};
+  ASSERT_TRUE(scheduler_
+                  ->Submit(std::make_shared<Task>(std::move(spec),
+                                                  [&](TaskResult) {
+                                                    submit_once_more();
+                                                    ended = true;
+                                                  }))
+                  .ok());
+  while (device().CompleteOne()) {
+  }
+  EXPECT_TRUE(ended);
+  for (Ending& ending : nested) EXPECT_EQ(ending.times, 1);
+  EXPECT_GE(calls, 4);
+}
+
+TEST_F(BatchSchedulerTest, DrainRunsWhatWaitsAndRefusesTheRest) {
+  Start(1, 1, {.max_queue_delay = seconds(3600)});
+  std::vector<Ending> endings(3);
+  for (Ending& ending : endings) {
+    ASSERT_TRUE(scheduler_->Submit(Make(ending)).ok());
+  }
+  EXPECT_EQ(device().held(), 0);
+  std::thread completer(
+      [&] { EXPECT_TRUE(Eventually([&] { return device().CompleteOne(); })); });
+  EXPECT_TRUE(scheduler_->Drain(kNever));
+  completer.join();
+  for (Ending& ending : endings) EXPECT_TRUE(ending.result.status.ok());
+  Ending refused;
+  std::shared_ptr<Task> task = Make(refused);
+  const absl::Status status = scheduler_->Submit(task);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(RetryDelay(status).has_value());
+  EXPECT_EQ(refused.times, 0);
+  task->Abort(status);
+}
+
+TEST_F(BatchSchedulerTest, DrainCutsOffWhatIsQueuedAtItsDeadline) {
+  Start();
+  Ending running;
+  Ending queued;
+  ASSERT_TRUE(scheduler_->Submit(Make(running)).ok());
+  ASSERT_TRUE(scheduler_->Submit(Make(queued)).ok());
+  EXPECT_FALSE(scheduler_->Drain(MonotonicClock::now() + milliseconds(5)));
+  EXPECT_EQ(queued.result.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(RetryDelay(queued.result.status).has_value());
+  EXPECT_FALSE(running.ended()) << "what runs is left to the device";
+  device().CompleteOne();
+  EXPECT_TRUE(running.result.status.ok());
+  EXPECT_TRUE(scheduler_->Drain(MonotonicClock::now()));
+  EXPECT_EQ(observer_.depth, 0);
+}
+
+TEST_F(BatchSchedulerTest, DestructionEndsWhatIsQueuedAndAwaitsWhatRuns) {
+  Start();
+  Ending running;
+  Ending queued;
+  ASSERT_TRUE(scheduler_->Submit(Make(running)).ok());
+  ASSERT_TRUE(scheduler_->Submit(Make(queued)).ok());
+  std::thread destroyer([&] { scheduler_.reset(); });
+  EXPECT_TRUE(Eventually([&] { return queued.ended(); }));
+  EXPECT_EQ(queued.result.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(running.ended());
+  device().CompleteOne();
+  destroyer.join();
+  EXPECT_TRUE(running.result.status.ok());
+}
+
+TEST_F(BatchSchedulerTest, ALostDeviceIsToldOnceAndGetsNoMore) {
+  Start(/*devices=*/2, /*streams=*/1);
+  std::vector<Ending> endings(4);
+  for (Ending& ending : endings) {
+    ASSERT_TRUE(scheduler_->Submit(Make(ending)).ok());
+  }
+  EXPECT_TRUE(device(0).CompleteOne(absl::InternalError("fault")));
+  EXPECT_EQ(endings[0].result.status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(observer_.faults, 1);
+  EXPECT_EQ(device(0).held(), 0);
+  EXPECT_TRUE(device(1).CompleteOne());  // takes the two that wait
+  EXPECT_THAT(device(1).held_sizes(), ElementsAre(2));
+  Ending stranded;
+  ASSERT_TRUE(scheduler_->Submit(Make(stranded)).ok());
+  EXPECT_TRUE(device(1).CompleteOne(absl::InternalError("fault")));
+  EXPECT_EQ(observer_.faults, 2);
+  EXPECT_EQ(stranded.result.status.code(), absl::StatusCode::kUnavailable)
+      << "it never began, so it may be tried elsewhere";
+  Ending refused;
+  std::shared_ptr<Task> task = Make(refused);
+  EXPECT_EQ(scheduler_->Submit(task).code(), absl::StatusCode::kUnavailable);
+  task->Abort(absl::CancelledError(""));
+}
+
+// I1: submitters, cancellers, deadlines, devices that fail and a drain, all at
+// once; every task taken ends once, none that was refused ends, and all memory
+// comes back.
+TEST_F(BatchSchedulerTest, EveryTaskEndsExactlyOnceUnderStress) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  constexpr int kSubmitters = 3;
+  constexpr int kTasksEach = 4000;
+  for (const bool cut_off : {false, true}) {
+    devices_.clear();
+    Start(/*devices=*/2, /*streams=*/2,
+          {.max_batch_requests = 5,
+           .max_queue_delay = std::chrono::microseconds(50),
+           .max_requests = 200});
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> completers;
+    for (int d = 0; d < 2; ++d) {
+      completers.emplace_back([&, d] {
+        std::mt19937 random(seed + 100 + d);
+        while (!stop) {
+          if (random() % 8 == 0) std::this_thread::yield();
+          device(d).CompleteOne();
+        }
+      });
+    }
+    std::vector<Ending> endings(kSubmitters * kTasksEach);
+    std::atomic<int> taken{0};
+    std::vector<std::thread> submitters;
+    for (int s = 0; s < kSubmitters; ++s) {
+      submitters.emplace_back([&, s] {
+        std::mt19937 random(seed + s);
+        for (int i = 0; i < kTasksEach; ++i) {
+          Ending& ending = endings[s * kTasksEach + i];
+          const MonotonicTime deadline =
+              random() % 4 == 0 ? MonotonicClock::now() +
+                                      std::chrono::microseconds(random() % 300)
+                                : kNever;
+          std::shared_ptr<Task> task = Make(ending, 1 + random() % 3, deadline);
+          if (const absl::Status status = scheduler_->Submit(task);
+              status.ok()) {
+            ++taken;
+            if (random() % 4 == 0) task->Abort(absl::CancelledError(""));
+          } else {
+            ASSERT_EQ(ending.times, 0);
+            ASSERT_TRUE(task->Abort(status));
+          }
+        }
+      });
+    }
+    if (cut_off) {
+      ASSERT_TRUE(Eventually([&] { return taken > 100; }));
+      scheduler_->Drain(MonotonicClock::now());
+    }
+    for (std::thread& thread : submitters) thread.join();
+    scheduler_->Drain(kNever);
+    EXPECT_EQ(observer_.depth, 0);
+    scheduler_.reset();
+    stop = true;
+    for (std::thread& thread : completers) thread.join();
+    for (Ending& ending : endings) {
+      ASSERT_EQ(ending.times, 1);
+      ending.result.output.Reset();
+    }
+    EXPECT_EQ(pool_.used_bytes(), 0u);
+    EXPECT_GT(taken, 0);
+  }
+}
+
+}  // namespace
+}  // namespace gemmd
