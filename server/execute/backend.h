@@ -30,6 +30,9 @@ struct DeviceInfo {
 // What running a batch cost, for metrics.
 struct BatchReport {
   absl::Status status;  // not OK: the device cannot be trusted any more
+  // The first launch that failed on a device that is otherwise sound. Both are
+  // for logs: unlike what tasks are told, they may name internals.
+  absl::Status launch_status;
   int device = 0;
   int tasks = 0;  // that ran; those that had ended before are not among them
   StageSeconds seconds;
@@ -57,7 +60,8 @@ class Device {
   //
   // Needs: at most info().streams batches between Execute and `done`.
   // Errors: a task's own failure goes to its Finish. A fault of the device goes
-  //   to all of the batch's tasks as INTERNAL with ErrorInfo, and to the report.
+  //   to all of the batch's tasks as INTERNAL with ErrorInfo, and to the
+  //   report.
   virtual void Execute(Batch batch, BatchDone done) = 0;
 
   // Runs every kernel once and fills pools and lazily loaded modules, so that

@@ -1,0 +1,24 @@
+// CreateBackend of a build without CUDA.
+
+#include "absl/strings/str_cat.h"
+#include "server/execute/backend.h"
+#include "server/execute/cpu/cpu_backend.h"
+
+namespace gemmd {
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const BackendOptions& options, const KernelRegistry& registry) {
+  if (options.backend == "auto" || options.backend == "cpu") {
+    return CreateCpuBackend(options, registry);
+  }
+  if (options.backend == "cuda") {
+    return absl::FailedPreconditionError(
+        "this program was built without CUDA (GEMMD_CUDA=OFF, or no CUDA "
+        "Toolkit was found); --backend cpu or auto will do");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown backend \"", options.backend,
+                   "\"; there are auto, cpu and cuda (--backend)"));
+}
+
+}  // namespace gemmd

@@ -1,0 +1,32 @@
+// What every backend does with a task besides computing it.
+
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "kernels/sgemm.h"
+#include "server/monotonic_time.h"
+#include "server/schedule/task.h"
+
+namespace gemmd {
+
+// Start, and the last look at the deadline before anything is copied or
+// computed. False: the task has ended, by now at the latest.
+bool StartInTime(Task& task, MonotonicTime now, int device);
+
+// The task's stage times so far, for a run that began at `now`.
+StageSeconds SecondsUntil(const TaskSpec& spec, MonotonicTime now);
+
+// The product with its operands in staging memory (host pointers).
+SgemmArgs HostArgs(const TaskSpec& spec);
+
+// What a client is told of a device that failed under its request: INTERNAL
+// with ErrorInfo DEVICE_FAULT. Names no internals.
+absl::Status DeviceFaultError(int device);
+
+// What a client is told of a launch that failed on a sound device: INTERNAL
+// with ErrorInfo KERNEL_FAULT.
+absl::Status KernelFaultError(const SgemmKernel& kernel);
+
+}  // namespace gemmd
