@@ -25,6 +25,7 @@ struct DeviceInfo {
   uint64_t memory_bytes = 0;
   std::string compute_capability;  // "9.0"; empty for a CPU
   int streams = 1;                 // batches it runs at the same time
+  std::string uuid;  // "GPU-" and the hex groups, as NVML's; empty for a CPU
 };
 
 // What running a batch cost, for metrics.
