@@ -22,8 +22,9 @@ constexpr size_t kTiB = kGiB * 1024;
 constexpr std::pair<absl::string_view, size_t> kByteUnits[] = {
     {"TiB", kTiB}, {"GiB", kGiB}, {"MiB", kMiB}, {"KiB", kKiB}, {"B", 1}};
 
-// protobuf's limit on a message is 2 GiB - 1; the rest is room for its framing.
-constexpr size_t kMaxMessageBytes = 2 * kGiB - kMiB;
+// protobuf's limit on a message is 2 GiB; the rest is room above ours, so that
+// it is our own error that says which limit was passed.
+constexpr size_t kMaxMessageBytes = 1900 * kMiB;
 
 std::string FormatBytes(size_t bytes) {
   for (const auto& [unit, size] : kByteUnits) {
@@ -200,7 +201,7 @@ std::vector<OptionFlag> MakeFlags() {
               "Requests that wait, at most; more are refused"),
       BytesFlag("queue-max-bytes", &O::queue_max_bytes, kMiB, 64 * kTiB,
                 "Bytes of the requests held, at most; more are refused"),
-      BytesFlag("max-inline-bytes", &O::max_inline_bytes, kKiB,
+      BytesFlag("max-inline-bytes", &O::max_inline_bytes, 64 * kKiB,
                 kMaxMessageBytes, "A request or an answer, at most"),
       BytesFlag("pinned-pool-bytes", &O::pinned_pool_bytes, kMiB, 64 * kTiB,
                 "Staging memory (pinned with CUDA), at most"),

@@ -1,0 +1,126 @@
+#include "server/observe/device_sampler.h"
+
+#include <prometheus/metric_family.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/monotonic_time.h"
+#include "server/observe/logging.h"
+
+namespace gemmd {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+// A series of every GPU: `value` picks it from a sample.
+struct Series {
+  const char* name;
+  const char* help;
+  MetricType type;
+  const char* state;  // a label, or null
+  std::optional<double> GpuSample::*value;
+};
+
+// Series of one name stand together.
+constexpr Series kSeries[] = {
+    {"gemmd_device_utilization_ratio",
+     "Share of the last second in which a kernel ran.", MetricType::Gauge,
+     nullptr, &GpuSample::utilization_ratio},
+    {"gemmd_device_memory_bytes", "Device memory.", MetricType::Gauge, "used",
+     &GpuSample::memory_used_bytes},
+    {"gemmd_device_memory_bytes", "Device memory.", MetricType::Gauge, "free",
+     &GpuSample::memory_free_bytes},
+    {"gemmd_device_power_watts", "Power drawn.", MetricType::Gauge, nullptr,
+     &GpuSample::power_watts},
+    {"gemmd_device_temperature_celsius", "Temperature of the GPU.",
+     MetricType::Gauge, nullptr, &GpuSample::temperature_celsius},
+    {"gemmd_device_sm_clock_hertz", "Clock of the multiprocessors.",
+     MetricType::Gauge, nullptr, &GpuSample::sm_clock_hertz},
+    {"gemmd_device_energy_joules_total", "Energy since the driver was loaded.",
+     MetricType::Counter, nullptr, &GpuSample::energy_joules}};
+
+}  // namespace
+
+DeviceSampler::DeviceSampler(std::unique_ptr<NvmlLibrary> library,
+                             std::span<const DeviceInfo> devices,
+                             absl::Duration interval)
+    : library_(std::move(library)) {
+  for (const DeviceInfo& device : devices) {
+    const auto found = library_->FindDevice(device.uuid);
+    if (!found.ok()) {
+      Log(LogLevel::kInfo, "no samples of a device",
+          {{"device", absl::StrCat(device.index)},
+           {"reason", std::string(found.status().message())}});
+      continue;
+    }
+    MutexLock lock(&mu_);
+    entries_.push_back({device.index, *found, {}});
+  }
+  SampleAll();
+  thread_ = std::thread([this, interval] { Run(interval); });
+}
+
+DeviceSampler::~DeviceSampler() {
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  stopped_.SignalAll();
+  thread_.join();
+}
+
+void DeviceSampler::SampleAll() {
+  std::vector<Entry> entries;
+  {
+    MutexLock lock(&mu_);
+    entries = entries_;
+  }
+  for (Entry& entry : entries) entry.sample = library_->Sample(entry.device);
+  MutexLock lock(&mu_);
+  entries_ = std::move(entries);
+}
+
+void DeviceSampler::Run(absl::Duration interval) {
+  const auto step = absl::ToChronoNanoseconds(interval);
+  for (MonotonicTime next = MonotonicClock::now() + step;; next += step) {
+    {
+      MutexLock lock(&mu_);
+      while (!stop_ && MonotonicClock::now() < next) {
+        stopped_.WaitUntil(&mu_, next);
+      }
+      if (stop_) return;
+    }
+    SampleAll();
+  }
+}
+
+std::vector<MetricFamily> DeviceSampler::Collect() const {
+  MutexLock lock(&mu_);
+  std::vector<MetricFamily> families;
+  for (const Series& series : kSeries) {
+    if (families.empty() || families.back().name != series.name) {
+      families.push_back({series.name, series.help, series.type, {}});
+    }
+    for (const Entry& entry : entries_) {
+      const std::optional<double>& value = entry.sample.*series.value;
+      if (!value.has_value()) continue;
+      ClientMetric metric;
+      metric.label.push_back({"device", absl::StrCat(entry.index)});
+      if (series.state != nullptr) {
+        metric.label.push_back({"state", series.state});
+      }
+      (series.type == MetricType::Counter ? metric.counter.value
+                                          : metric.gauge.value) = *value;
+      families.back().metric.push_back(std::move(metric));
+    }
+  }
+  std::erase_if(families, [](const auto& f) { return f.metric.empty(); });
+  return families;
+}
+
+}  // namespace gemmd

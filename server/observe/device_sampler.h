@@ -1,0 +1,55 @@
+// The gemmd_device_* series that come from NVML: read by a timer, so that a
+// scrape costs no driver call.
+
+#pragma once
+
+#include <prometheus/collectable.h>
+
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/execute/backend.h"
+#include "server/mutex.h"
+#include "server/observe/nvml_library.h"
+
+namespace gemmd {
+
+// Utilisation, memory, power, temperature, clock and energy of GPUs. A value
+// that a GPU does not give is left out.
+//
+// Thread-safe.
+class DeviceSampler : public prometheus::Collectable {
+ public:
+  // Samples now and then every `interval`. Devices that NVML does not know by
+  // their UUID are left out, with a line in the log.
+  DeviceSampler(std::unique_ptr<NvmlLibrary> library,
+                std::span<const DeviceInfo> devices, absl::Duration interval);
+  ~DeviceSampler() override;
+
+  // The last samples.
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  struct Entry {
+    int index;  // as in DeviceInfo
+    NvmlLibrary::Device device;
+    GpuSample sample;
+  };
+
+  void SampleAll();
+  void Run(absl::Duration interval);
+
+  const std::unique_ptr<NvmlLibrary> library_;
+
+  mutable Mutex mu_;
+  CondVar stopped_;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mu_);
+
+  std::thread thread_;  // last: runs on the rest
+};
+
+}  // namespace gemmd
