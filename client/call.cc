@@ -1,0 +1,103 @@
+#include "client/call.h"
+
+#include <algorithm>
+
+#include "absl/random/random.h"
+#include "client/retry.h"
+#include "proto/status.h"
+
+namespace gemmd::client {
+
+Call::Attempt::Attempt(Connection* to) : connection(to) {
+  connection->in_flight.fetch_add(1, std::memory_order_relaxed);
+}
+
+Call::Attempt::~Attempt() {
+  connection->in_flight.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Call::Call(Parts parts) : parts_(std::move(parts)), begin_(Clock::now()) {}
+
+void Call::Begin(grpc::CompletionQueue* queue) {
+  std::lock_guard<std::mutex> lock(mu_);
+  queue_ = queue;
+  if (parts_.refused.ok()) {
+    BeginAttempt();
+  } else {
+    WakeAfter(absl::ZeroDuration());
+  }
+}
+
+absl::Duration Call::Remaining() const {
+  return parts_.timeout - absl::FromChrono(Clock::now() - begin_);
+}
+
+void Call::BeginAttempt() {
+  ++attempts_;
+  attempt_.emplace(parts_.connections->Choose());
+  grpc::ClientContext& context = attempt_->context;
+  context.AddMetadata("gemmd-client", parts_.client_id);
+  if (parts_.timeout < absl::InfiniteDuration()) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + Remaining()));
+  }
+  attempt_->reader = attempt_->connection->stub.PrepareUnaryCall(
+      &context, parts_.method, parts_.request, queue_);
+  attempt_->reader->StartCall();
+  attempt_->reader->Finish(&attempt_->response, &attempt_->status, this);
+}
+
+void Call::WakeAfter(absl::Duration delay) {
+  attempt_.reset();
+  alarm_.emplace();
+  alarm_->Set(queue_, absl::ToChronoTime(absl::Now() + delay), this);
+}
+
+bool Call::Proceed(bool ok) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (attempt_.has_value()) return AttemptEnded();
+  if (!parts_.refused.ok()) {
+    result_ = parts_.refused;
+    return true;
+  }
+  if (cancelled_) {
+    result_ = absl::CancelledError("cancelled by the caller");
+    return true;
+  }
+  BeginAttempt();
+  return false;
+}
+
+bool Call::AttemptEnded() {
+  if (attempt_->status.ok()) {
+    result_ = std::move(attempt_->response);
+  } else {
+    const absl::Status status = FromGrpcStatus(attempt_->status);
+    absl::BitGen random;
+    const std::optional<absl::Duration> delay =
+        cancelled_
+            ? std::nullopt
+            : NextRetryDelay(parts_.retry, status, attempts_, Remaining(),
+                             absl::Uniform(random, 0.0, 1.0));
+    if (delay.has_value()) {
+      WakeAfter(*delay);
+      return false;
+    }
+    result_ = cancelled_ ? absl::CancelledError("cancelled by the caller")
+                         : parts_.connections->Explain(
+                               status, *attempt_->connection, parts_.timeout);
+  }
+  attempt_.reset();
+  parts_.request.Clear();
+  return true;
+}
+
+void Call::Deliver() { parts_.done(std::move(result_), attempts_); }
+
+void Call::Cancel() {
+  std::lock_guard<std::mutex> lock(mu_);
+  cancelled_ = true;
+  if (attempt_.has_value()) attempt_->context.TryCancel();
+  if (alarm_.has_value()) alarm_->Cancel();
+}
+
+}  // namespace gemmd::client

@@ -1,0 +1,96 @@
+// One unary call: its tries, its deadline, its end.
+
+#pragma once
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/connections.h"
+#include "client/lent_memory.h"
+#include "gemmd/client.h"
+
+namespace gemmd::client {
+
+// A call is driven by whoever takes its tag, its own address, out of the
+// completion queue it was begun on:
+//
+//   Begin -> tag -> Proceed == false: another tag will come
+//                -> Proceed == true:  ended; once memory_returned(), Deliver()
+//
+// Thread-safety: Cancel from any thread at any time; the rest by one thread at
+// a time.
+class Call {
+ public:
+  using Done =
+      absl::AnyInvocable<void(absl::StatusOr<grpc::ByteBuffer>, int attempts)>;
+
+  // What a call is made of. `connections` outlives the call's end.
+  struct Parts {
+    const Connections* connections;
+    RetryPolicy retry;
+    std::string client_id;
+    const char* method;  // "/package.Service/Method", a constant
+    absl::Duration timeout;
+    grpc::ByteBuffer request;
+    LentMemory lent;       // what `request` refers to
+    absl::Status refused;  // not OK: the call's end, nothing is sent
+    Done done;             // called by Deliver, once
+  };
+  explicit Call(Parts parts);
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  void Begin(grpc::CompletionQueue* queue);
+  bool Proceed(bool ok);
+  bool memory_returned() const { return parts_.lent.AllReturned(); }
+  void WaitUntilMemoryReturned() { parts_.lent.WaitUntilAllReturned(); }
+  void Deliver();
+
+  void Cancel();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // One time that the request is sent.
+  struct Attempt {
+    explicit Attempt(Connection* to);
+    ~Attempt();
+
+    Connection* const connection;
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader;
+    grpc::ByteBuffer response;
+    grpc::Status status;
+  };
+
+  void BeginAttempt();  // with mu_ held
+  void WakeAfter(absl::Duration delay);
+  absl::Duration Remaining() const;
+  bool AttemptEnded();
+
+  Parts parts_;
+  const Clock::time_point begin_;
+  grpc::CompletionQueue* queue_ = nullptr;
+  int attempts_ = 0;
+  absl::StatusOr<grpc::ByteBuffer> result_;  // once ended
+
+  // Against Cancel.
+  std::mutex mu_;
+  bool cancelled_ = false;            // guarded by mu_
+  std::optional<Attempt> attempt_;    // guarded by mu_; absent while waiting
+  std::optional<grpc::Alarm> alarm_;  // guarded by mu_
+};
+
+}  // namespace gemmd::client
