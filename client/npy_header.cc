@@ -5,7 +5,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -13,6 +12,7 @@ namespace gemmd::client {
 namespace {
 
 constexpr absl::string_view kMagic("\x93NUMPY", 6);
+constexpr size_t kMaxQuotedBytes = 60;
 
 // Reads the part of Python's literals that NumPy writes.
 class Parser {
@@ -26,9 +26,7 @@ class Parser {
     absl::string_view rest = text_.substr(at_, 20);
     return absl::InvalidArgumentError(absl::StrCat(
         "the .npy header is damaged at byte ", at_, ": wanted ", wanted,
-        ", got ",
-        rest.empty() ? "its end"
-                     : absl::StrCat("\"", absl::CHexEscape(rest), "\"")));
+        ", got ", rest.empty() ? "its end" : Quoted(rest)));
   }
 
   void SkipSpace() {
@@ -122,8 +120,8 @@ absl::Status Parser::Entry(const std::string& key, NpyHeader* header) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("the .npy header has the key \"", absl::CHexEscape(key),
-                   "\"; wanted are descr, fortran_order and shape"));
+      absl::StrCat("the .npy header has the key ", Quoted(key),
+                   "; wanted are descr, fortran_order and shape"));
 }
 
 absl::StatusOr<NpyHeader> Parser::Dictionary() {
@@ -155,9 +153,9 @@ absl::StatusOr<NpyHeader> Parser::Dictionary() {
 absl::StatusOr<size_t> NpyPreambleBytes(absl::string_view first_bytes) {
   if (!absl::StartsWith(first_bytes, kMagic)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "not a .npy file: it begins with \"",
-        absl::CHexEscape(first_bytes.substr(0, kMagic.size())),
-        "\", wanted is \"\\x93NUMPY\" (numpy.save writes such files)"));
+        "not a .npy file: it begins with ",
+        Quoted(first_bytes.substr(0, kMagic.size())),
+        ", wanted is \"\\x93NUMPY\" (numpy.save writes such files)"));
   }
   const int major = static_cast<unsigned char>(first_bytes[6]);
   if (major < 1 || major > 3) {
@@ -192,6 +190,21 @@ std::string NpyHeaderBytes(int64_t rows, int64_t cols) {
   header.append({'\x01', '\x00', static_cast<char>(length & 0xff),
                  static_cast<char>(length >> 8)});
   return header + dictionary;
+}
+
+std::string Quoted(absl::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text.substr(0, kMaxQuotedBytes)) {
+    if (absl::ascii_isprint(c)) {
+      quoted.push_back(c);
+    } else {
+      absl::StrAppend(
+          &quoted, "\\x",
+          absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+    }
+  }
+  absl::StrAppend(&quoted, text.size() > kMaxQuotedBytes ? "...\"" : "\"");
+  return quoted;
 }
 
 std::string NpyTypeName(absl::string_view descr) {

@@ -42,4 +42,8 @@ std::string NpyHeaderBytes(int64_t rows, int64_t cols);
 // text itself where there is no name.
 std::string NpyTypeName(absl::string_view descr);
 
+// `text` in double quotes, on one line and not too long: a file may hold
+// anything.
+std::string Quoted(absl::string_view text);
+
 }  // namespace gemmd::client

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/npy_header.h"
@@ -92,12 +91,12 @@ absl::Status CheckHeader(const NpyHeader& header, const std::string& path,
                          size_t* bytes) {
   const std::string name = client::NpyTypeName(header.descr);
   if (name != "float32") {
-    const std::string text = absl::CHexEscape(header.descr);
     return InvalidFile(
-        path, absl::StrCat("holds ", name == header.descr ? "" : name + " ",
-                           "(\"", text, "\"); wanted is float32: save ",
-                           name == "a record" ? "one field's" : "the array's",
-                           " .astype('float32') with NumPy"));
+        path,
+        absl::StrCat("holds ", name == header.descr ? "" : name + ", ",
+                     client::Quoted(header.descr), "; wanted is float32: save ",
+                     name == "a record" ? "one field's" : "the array's",
+                     " .astype('float32') with NumPy"));
   }
   const std::vector<uint64_t>& shape = header.shape;
   if (shape.size() == 1) {

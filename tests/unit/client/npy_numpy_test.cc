@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kPython[] = "/usr/bin/python3";
 
-bool Run(const std::string& script, const std::string& directory) {
+bool RunPython(const std::string& script, const std::string& directory) {
   const std::string path = directory + "/script.py";
   std::ofstream(path) << script;
   const std::string command = absl::StrCat(kPython, " ", path, " ", directory);
@@ -63,7 +63,7 @@ TEST(NpyNumpyTest, BothReadWhatTheOtherWrites) {
   }
   char name[] = "/tmp/gemmd_numpy_XXXXXX";
   const std::string directory = mkdtemp(name);
-  ASSERT_TRUE(Run(kWrite, directory));
+  ASSERT_TRUE(RunPython(kWrite, directory));
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (entry.path().extension() != ".npy") continue;
@@ -76,7 +76,7 @@ TEST(NpyNumpyTest, BothReadWhatTheOtherWrites) {
     ++files;
   }
   EXPECT_EQ(files, 12);
-  EXPECT_TRUE(Run(kCompare, directory));
+  EXPECT_TRUE(RunPython(kCompare, directory));
   std::filesystem::remove_all(directory);
 }
 

@@ -1,0 +1,157 @@
+// A gemmd server in this process that answers as a test tells it to.
+
+#pragma once
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <grpcpp/server_context.h>
+
+#include <climits>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gemmd/v1/gemm_service.grpc.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "proto/status.h"
+
+namespace gemmd {
+
+// C = A * B (op applied, alpha and beta counted), in double, for small sizes.
+inline void Multiply(const v1::SgemmRequest& request,
+                     v1::SgemmResponse* response) {
+  const auto at = [](const v1::Operand& x, bool transpose, uint64_t i,
+                     uint64_t j) {
+    const uint64_t ld =
+        x.leading_dimension() == 0 ? x.cols() : x.leading_dimension();
+    const size_t index = transpose ? j * ld + i : i * ld + j;
+    return reinterpret_cast<const float*>(x.data().data())[index];
+  };
+  const v1::Operand& a = request.a();
+  const v1::Operand& b = request.b();
+  const uint64_t m = request.transpose_a() ? a.cols() : a.rows();
+  const uint64_t k = request.transpose_a() ? a.rows() : a.cols();
+  const uint64_t n = request.transpose_b() ? b.rows() : b.cols();
+  std::string* c = response->mutable_c();
+  c->resize(m * n * sizeof(float));
+  for (uint64_t i = 0; i < m; ++i) {
+    for (uint64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (uint64_t l = 0; l < k; ++l) {
+        sum += double{at(a, request.transpose_a(), i, l)} *
+               at(b, request.transpose_b(), l, j);
+      }
+      sum *= request.has_alpha() ? request.alpha() : 1.0;
+      if (request.beta() != 0) {
+        sum += double{request.beta()} * at(request.c(), false, i, j);
+      }
+      reinterpret_cast<float*>(c->data())[i * n + j] = static_cast<float>(sum);
+    }
+  }
+  response->set_rows(m);
+  response->set_cols(n);
+  response->mutable_execution()->set_kernel("fake");
+  response->mutable_execution()->set_batch_size(1);
+}
+
+class FakeServer final : public v1::GemmService::Service {
+ public:
+  using Handler = std::function<absl::Status(
+      grpc::ServerContext&, const v1::SgemmRequest&, v1::SgemmResponse*)>;
+
+  // Listens on `address`, by default a free port of loopback.
+  explicit FakeServer(Handler handler, std::string address = "127.0.0.1:0")
+      : handler_(std::move(handler)), health_(this) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    builder.RegisterService(&health_);
+    builder.SetMaxReceiveMessageSize(INT_MAX);
+    builder.SetMaxSendMessageSize(INT_MAX);
+    server_ = builder.BuildAndStart();
+    address_ = port > 1 ? absl::StrCat("127.0.0.1:", port) : address;
+  }
+  ~FakeServer() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  const std::string& address() const { return address_; }
+
+  int calls() const {
+    std::lock_guard<std::mutex> lock(mu_);
+    return calls_;
+  }
+  // Distinct sockets and client ids that calls came from.
+  std::set<std::string> peers() const {
+    std::lock_guard<std::mutex> lock(mu_);
+    return peers_;
+  }
+  std::set<std::string> client_ids() const {
+    std::lock_guard<std::mutex> lock(mu_);
+    return client_ids_;
+  }
+
+  v1::GetServerInfoResponse info;  // before the first call
+  bool serving = true;             // likewise
+
+ private:
+  class Health final : public grpc::health::v1::Health::Service {
+   public:
+    explicit Health(FakeServer* server) : server_(server) {}
+    grpc::Status Check(grpc::ServerContext*,
+                       const grpc::health::v1::HealthCheckRequest* request,
+                       grpc::health::v1::HealthCheckResponse* response) final {
+      if (request->service() == "nobody") {
+        return grpc::Status(grpc::StatusCode::NOT_FOUND, "unknown service");
+      }
+      response->set_status(
+          server_->serving
+              ? grpc::health::v1::HealthCheckResponse::SERVING
+              : grpc::health::v1::HealthCheckResponse::NOT_SERVING);
+      return grpc::Status::OK;
+    }
+
+   private:
+    FakeServer* const server_;
+  };
+
+  grpc::Status Sgemm(grpc::ServerContext* context,
+                     const v1::SgemmRequest* request,
+                     v1::SgemmResponse* response) final {
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      ++calls_;
+      peers_.insert(context->peer());
+      const auto id = context->client_metadata().find("gemmd-client");
+      if (id != context->client_metadata().end()) {
+        client_ids_.emplace(id->second.data(), id->second.size());
+      }
+    }
+    return ToGrpcStatus(handler_(*context, *request, response));
+  }
+
+  grpc::Status GetServerInfo(grpc::ServerContext*,
+                             const v1::GetServerInfoRequest*,
+                             v1::GetServerInfoResponse* response) final {
+    *response = info;
+    return grpc::Status::OK;
+  }
+
+  const Handler handler_;
+  Health health_;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+  mutable std::mutex mu_;
+  int calls_ = 0;                     // guarded by mu_
+  std::set<std::string> peers_;       // guarded by mu_
+  std::set<std::string> client_ids_;  // guarded by mu_
+};
+
+}  // namespace gemmd
