@@ -25,7 +25,7 @@ const std::map<std::string, SgemmCall::Precision>& Precisions() {
 }
 
 // "1.5", "1.5s", "200ms", "2m" -> a duration above 0.
-absl::Duration ReadDuration(const std::string& text) {
+absl::Duration ReadDuration(const std::string& flag, const std::string& text) {
   absl::Duration duration;
   double seconds = 0;
   if (absl::SimpleAtod(text, &seconds)) {
@@ -34,15 +34,17 @@ absl::Duration ReadDuration(const std::string& text) {
     duration = absl::ZeroDuration();
   }
   if (duration > absl::ZeroDuration()) return duration;
-  throw CLI::ValidationError(
-      absl::StrCat("\"", text, "\" is no time above 0 (5, 5s, 200ms, 1.5m)"));
+  throw CLI::ValidationError(absl::StrCat(
+      flag, ": \"", text, "\" is no time above 0 (5, 5s, 200ms, 1.5m)"));
 }
 
 void AddDuration(CLI::App* app, const std::string& flag, absl::Duration* to,
                  const std::string& description) {
   app->add_option_function<std::string>(
          flag,
-         [flag, to](const std::string& text) { *to = ReadDuration(text); },
+         [flag, to](const std::string& text) {
+           *to = ReadDuration(flag, text);
+         },
          description)
       ->type_name("TIME")
       ->default_str(absl::FormatDuration(*to));
@@ -58,8 +60,9 @@ void ReadShape(const std::string& text, BenchOptions* bench) {
   }
   if (sizes.size() == 1) sizes.resize(3, sizes[0]);
   if (sizes.size() != 3) {
-    throw CLI::ValidationError(absl::StrCat(
-        "\"", text, "\" is no shape (1024, or m x n x k as 64x64x4096)"));
+    throw CLI::ValidationError(
+        absl::StrCat("--shape: \"", text,
+                     "\" is no shape (1024, or m x n x k as 64x64x4096)"));
   }
   bench->m = sizes[0];
   bench->n = sizes[1];
@@ -78,7 +81,7 @@ void AddProductFlags(CLI::App* app, CommandLine* line, bool* transpose_a,
            const auto found = Precisions().find(name);
            if (found == Precisions().end()) {
              throw CLI::ValidationError(
-                 absl::StrCat("\"", name,
+                 absl::StrCat("--precision: \"", name,
                               "\" is no precision (fp32, fp32_emulated, "
                               "tf32)"));
            }
@@ -170,7 +173,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
   CLI::App app("Multiplies matrices on a gemmd server.", "gemmctl");
   app.footer(kFooter);
   app.set_version_flag("--version", "gemmctl " GEMMD_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.fallthrough();  // common flags may follow the command
   AddCommonFlags(&app, &line);
   CLI::App* const multiply =
@@ -212,6 +215,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
   }
   for (const auto& [sub, command] : commands) {
     if (sub->parsed()) line.command = command;
+  }
+  if (line.command == Command::kPrint) {
+    return absl::InvalidArgumentError(
+        "a command is wanted: multiply, bench, info, kernels or health (see "
+        "gemmctl --help)");
   }
   return line;
 }
