@@ -40,6 +40,11 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
     " ${CMAKE_CUDA_COMPILER}; 12.4 or newer is needed. Upgrade it or use"
     " -DGEMMD_CUDA=OFF.")
 endif()
+# CMake 3.25 does not know nvcc's flag for C++20.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 find_package(CUDAToolkit REQUIRED)
 set(GEMMD_WITH_CUDA ON)

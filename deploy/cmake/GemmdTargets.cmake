@@ -16,9 +16,8 @@ function(gemmd_compile_options target)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
   if(GEMMD_WITH_CUDA)
-    # CMake 3.25 knows no C++20 for CUDA.
     target_compile_options(${target} PRIVATE
-      "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=-Wall>")
+      "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall>")
   endif()
   if(GEMMD_SANITIZE)
     target_compile_options(${target} PRIVATE

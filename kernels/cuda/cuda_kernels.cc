@@ -1,0 +1,65 @@
+#include "kernels/cuda/cuda_kernels.h"
+
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/ladder.h"
+
+namespace gemmd {
+namespace {
+
+// "" where a device answers, else what is missing. Without a driver
+// cudaGetDeviceCount leaves the count alone: its return code is what counts.
+std::string MissingDevice() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // or the next call would report it again
+    return absl::StrCat("no CUDA device: ", cudaGetErrorString(error));
+  }
+  return count > 0 ? "" : "no CUDA device";
+}
+
+MadeKernel Make(const KernelInfo& info) {
+  struct Maker {
+    absl::string_view name;
+    MadeKernel (*make)(KernelInfo);
+  };
+  static constexpr Maker kMakers[] = {
+      {"naive", &MakeNaiveSgemm},
+      {"block_tiled", &MakeBlockTiledSgemm},
+      {"conflict_free", &MakeConflictFreeSgemm},
+      {"double_buffered", &MakeDoubleBufferedSgemm},
+      {"cublas", &MakeCublasSgemm},
+  };
+  for (const Maker& maker : kMakers) {
+    if (maker.name == info.name) return maker.make(info);
+  }
+  std::abort();  // an info without a maker: a mistake in this folder
+}
+
+}  // namespace
+
+std::vector<KernelEntry> CudaKernelEntries() {
+  const std::string missing_device = MissingDevice();
+  std::vector<KernelEntry> entries;
+  for (KernelInfo& info : CudaKernelInfos()) {
+    KernelEntry& entry = entries.emplace_back();
+    entry.info = std::move(info);
+    entry.unavailable_reason = missing_device;
+    if (!missing_device.empty()) continue;
+    MadeKernel made = Make(entry.info);
+    if (made.ok()) {
+      entry.kernel = *std::move(made);
+    } else {
+      entry.unavailable_reason = std::string(made.status().message());
+    }
+  }
+  return entries;
+}
+
+}  // namespace gemmd
