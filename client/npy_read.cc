@@ -92,11 +92,11 @@ absl::Status CheckHeader(const NpyHeader& header, const std::string& path,
   const std::string name = client::NpyTypeName(header.descr);
   if (name != "float32") {
     return InvalidFile(
-        path,
-        absl::StrCat("holds ", name == header.descr ? "" : name + ", ",
-                     client::Quoted(header.descr), "; wanted is float32: save ",
-                     name == "a record" ? "one field's" : "the array's",
-                     " .astype('float32') with NumPy"));
+        path, absl::StrCat("holds ", name == header.descr ? "" : name + ", ",
+                           client::Quoted(header.descr),
+                           "; wanted is float32: with NumPy, save ",
+                           name == "a record" ? "one field of x" : "x",
+                           ".astype('float32') instead"));
   }
   const std::vector<uint64_t>& shape = header.shape;
   if (shape.size() == 1) {

@@ -11,9 +11,9 @@
 
 namespace gemmd::client {
 
-// A gemmd.v1.SgemmRequest in slices: what protobuf would write, except that a
-// packed operand's numbers are a slice of the caller's memory, lent by `lent`;
-// padded ones are packed into a new slice, and a few KiB are simply copied.
+// A gemmd.v1.SgemmRequest in slices: a packed operand's numbers are a slice of
+// the caller's memory, lent by `lent`; padded ones are packed into a new slice,
+// and a few KiB are simply copied.
 //
 // Needs: CheckCall(call) returned `size`.
 grpc::ByteBuffer EncodeSgemm(const SgemmCall& call, const ProductSize& size,

@@ -1,0 +1,23 @@
+// What gemmctl does, one function a command; each returns an ExitCode.
+// Results go to stdout; progress, reports and errors to stderr.
+
+#pragma once
+
+#include "client/gemmctl/command_line.h"
+
+namespace gemmd::gemmctl {
+
+// Multiplies files. Reads and checks them all before it connects, and writes
+// the product's file whole or not at all.
+int RunMultiply(const CommandLine& line);
+
+// Keeps a number of products in flight and measures them.
+int RunBench(const CommandLine& line);
+
+int RunInfo(const CommandLine& line);
+int RunKernels(const CommandLine& line);
+
+// kOk when serving, kFailed when not.
+int RunHealth(const CommandLine& line);
+
+}  // namespace gemmd::gemmctl

@@ -1,0 +1,226 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/gemmctl/commands.h"
+#include "client/gemmctl/exit_code.h"
+#include "client/gemmctl/format.h"
+#include "client/gemmctl/json.h"
+#include "client/sgemm_check.h"
+#include "gemmd/npy.h"
+
+namespace gemmd::gemmctl {
+namespace {
+
+// What was read, and must live as long as the call.
+struct Inputs {
+  NpyMatrix a;
+  NpyMatrix b;
+  NpyMatrix c;
+};
+
+std::string Shape(int64_t rows, int64_t cols) {
+  return absl::StrCat(rows, " x ", cols);
+}
+
+// Better known now than after the product.
+absl::Status CheckOutput(const std::string& path) {
+  struct stat info;
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is a directory; -o wants a file's name"));
+  }
+  if (exists && !S_ISREG(info.st_mode)) return absl::OkStatus();
+  const size_t slash = path.rfind('/');
+  const std::string directory =
+      slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (access(directory.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(
+      errno, absl::StrCat("cannot write ", path, " into ", directory));
+}
+
+absl::StatusOr<Inputs> ReadInputs(const MultiplyOptions& options) {
+  Inputs inputs;
+  const auto read = [](const std::string& path, NpyMatrix* to) {
+    absl::StatusOr<NpyMatrix> matrix = ReadNpy(path);
+    if (matrix.ok()) *to = *std::move(matrix);
+    return matrix.status();
+  };
+  absl::Status status = read(options.a, &inputs.a);
+  if (status.ok()) status = read(options.b, &inputs.b);
+  if (status.ok() && !options.c.empty()) status = read(options.c, &inputs.c);
+  if (!status.ok()) return status;
+  return inputs;
+}
+
+// The shapes in the words of the command line.
+absl::Status CheckShapes(const Inputs& inputs, const MultiplyOptions& options) {
+  const bool ta = options.transpose_a;
+  const bool tb = options.transpose_b;
+  const int64_t k = ta ? inputs.a.rows() : inputs.a.cols();
+  const int64_t rows_of_b = tb ? inputs.b.cols() : inputs.b.rows();
+  if (k != rows_of_b) {
+    const int64_t other_k = ta ? inputs.a.cols() : inputs.a.rows();
+    const int64_t other_rows = tb ? inputs.b.rows() : inputs.b.cols();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the shapes do not fit: ", options.a, ta ? " transposed" : "", " has ",
+        k, " columns and ", options.b, tb ? " transposed" : "", " has ",
+        rows_of_b, " rows, which should be as many (", options.a, " is ",
+        Shape(inputs.a.rows(), inputs.a.cols()), ", ", options.b, " is ",
+        Shape(inputs.b.rows(), inputs.b.cols()), ")",
+        other_rows == k ? absl::StrCat("; they do ", tb ? "without" : "with",
+                                       " --transpose-b")
+        : other_k == rows_of_b
+            ? absl::StrCat("; they do ", ta ? "without" : "with",
+                           " --transpose-a")
+            : ""));
+  }
+  const int64_t m = ta ? inputs.a.cols() : inputs.a.rows();
+  const int64_t n = tb ? inputs.b.rows() : inputs.b.cols();
+  if (!options.c.empty() && (inputs.c.rows() != m || inputs.c.cols() != n)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the shapes do not fit: ", options.c, " is ",
+                     Shape(inputs.c.rows(), inputs.c.cols()),
+                     " and the product is ", Shape(m, n)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBeta(const MultiplyOptions& options) {
+  if (options.c.empty() && options.beta != 0) {
+    return absl::InvalidArgumentError(
+        "--beta is given without --c; give the matrix to add, or no --beta");
+  }
+  if (!options.c.empty() && options.beta == 0) {
+    return absl::InvalidArgumentError(
+        "--c is given without --beta; give a --beta other than 0, or no --c");
+  }
+  return absl::OkStatus();
+}
+
+Matrix Transposed(const Matrix& x) {
+  Matrix transposed(x.cols(), x.rows());
+  for (int64_t i = 0; i < x.rows(); ++i) {
+    for (int64_t j = 0; j < x.cols(); ++j) transposed(j, i) = x(i, j);
+  }
+  return transposed;
+}
+
+SgemmCall MakeCall(const CommandLine& line, Inputs* inputs) {
+  const MultiplyOptions& options = line.multiply;
+  // The wire has no transpose for C.
+  if (inputs->c.transposed) {
+    inputs->c = {.stored = Transposed(inputs->c.stored)};
+  }
+  return {
+      .a = inputs->a.stored.view(),
+      .b = inputs->b.stored.view(),
+      .c = options.c.empty() ? MatrixView{} : inputs->c.stored.view(),
+      .transpose_a = options.transpose_a != inputs->a.transposed,
+      .transpose_b = options.transpose_b != inputs->b.transposed,
+      .alpha = options.alpha,
+      .beta = options.beta,
+      .precision = line.precision,
+      .kernel = line.kernel,
+  };
+}
+
+std::string StagesJson(const SgemmExecution& execution) {
+  return JsonObject()
+      .Add("decode", absl::ToDoubleSeconds(execution.decode))
+      .Add("queue", absl::ToDoubleSeconds(execution.queue))
+      .Add("h2d", absl::ToDoubleSeconds(execution.h2d))
+      .Add("compute", absl::ToDoubleSeconds(execution.compute))
+      .Add("d2h", absl::ToDoubleSeconds(execution.d2h))
+      .Add("encode", absl::ToDoubleSeconds(execution.encode))
+      .str();
+}
+
+// The device's name, where the server tells it still.
+std::string DeviceName(Client& client, uint32_t index) {
+  const absl::StatusOr<ServerInfo> info = client.GetServerInfo();
+  if (!info.ok()) return "";
+  for (const ServerInfo::Device& device : info->devices) {
+    if (device.index == index) return device.name;
+  }
+  return "";
+}
+
+void Report(const CommandLine& line, const SgemmAnswer& answer, int64_t k,
+            const std::string& device) {
+  const SgemmExecution& execution = answer.execution;
+  const int64_t m = answer.c.rows();
+  const int64_t n = answer.c.cols();
+  if (line.json) {
+    const JsonObject report =
+        JsonObject()
+            .Add("output", line.multiply.output)
+            .Add("rows", m)
+            .Add("cols", n)
+            .Add("k", k)
+            .Add("kernel", execution.kernel)
+            .Add("precision", PrecisionName(execution.precision))
+            .Add("device", execution.device)
+            .Add("device_name", device)
+            .Add("batch_size", execution.batch_size)
+            .Add("attempts", answer.attempts)
+            .Add("elapsed_seconds", absl::ToDoubleSeconds(answer.elapsed))
+            .AddJson("stage_seconds", StagesJson(execution));
+    std::printf("%s\n", report.str().c_str());
+    return;
+  }
+  const double seconds = absl::ToDoubleSeconds(execution.compute);
+  std::fprintf(
+      stderr, "%s",
+      FormatTable(
+          {{"product", absl::StrCat(line.multiply.output, ": ", Shape(m, n),
+                                    " (k = ", k, ")")},
+           {"kernel",
+            absl::StrCat(
+                execution.kernel, ", ", PrecisionName(execution.precision),
+                seconds > 0 ? ", " + FormatFlops(2.0 * m * n * k / seconds)
+                            : "")},
+           {"device", absl::StrCat(execution.device,
+                                   device.empty() ? "" : " (" + device + ")")},
+           {"stages", absl::StrCat("decode ", FormatTime(execution.decode),
+                                   ", queue ", FormatTime(execution.queue),
+                                   ", to device ", FormatTime(execution.h2d),
+                                   ", compute ", FormatTime(execution.compute),
+                                   ", back ", FormatTime(execution.d2h),
+                                   ", encode ", FormatTime(execution.encode))},
+           {"elapsed", FormatTime(answer.elapsed)}})
+          .c_str());
+}
+
+}  // namespace
+
+int RunMultiply(const CommandLine& line) {
+  const MultiplyOptions& options = line.multiply;
+  absl::Status status = CheckBeta(options);
+  if (status.ok()) status = CheckOutput(options.output);
+  if (!status.ok()) return Fail(status, kUsage);
+  absl::StatusOr<Inputs> inputs = ReadInputs(options);
+  if (!inputs.ok()) return Fail(inputs.status(), kUsage);
+  status = CheckShapes(*inputs, options);
+  if (!status.ok()) return Fail(status, kUsage);
+  const SgemmCall call = MakeCall(line, &*inputs);
+  const absl::StatusOr<client::ProductSize> size = client::CheckCall(call);
+  if (!size.ok()) return Fail(size.status(), kUsage);
+
+  absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(line.client);
+  if (!client.ok()) return Fail(client.status(), kUsage);
+  const absl::StatusOr<SgemmAnswer> answer = (*client)->Sgemm(call);
+  if (!answer.ok()) return FailRemote(answer.status());
+  status = WriteNpy(options.output, answer->c.view());
+  if (!status.ok()) return Fail(status, kFailed);
+  Report(line, *answer, size->k,
+         DeviceName(**client, answer->execution.device));
+  return kOk;
+}
+
+}  // namespace gemmd::gemmctl

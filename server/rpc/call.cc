@@ -1,0 +1,62 @@
+#include "server/rpc/call.h"
+
+#include <chrono>
+
+#include "proto/status.h"
+
+namespace gemmd {
+
+Call::Call(CallEnvironment* environment, grpc::ServerCompletionQueue* queue,
+           Method method)
+    : environment_(environment), queue_(queue), method_(method) {
+  environment_->calls.Add();
+  context_.AsyncNotifyWhenDone(done_.tag());
+}
+
+Call::~Call() { environment_->calls.Remove(); }
+
+MonotonicTime Call::Deadline() const {
+  using std::chrono::system_clock;
+  const system_clock::time_point deadline = context_.deadline();
+  if (deadline == system_clock::time_point::max()) return kNever;
+  return MonotonicClock::now() + (deadline - system_clock::now());
+}
+
+grpc::Status Call::End(const absl::Status& status) {
+  grpc::Status result = ToGrpcStatus(status);
+  code_ = result.error_code();
+  return result;
+}
+
+void Call::Arrived(bool ok) {
+  if (!ok) {
+    delete this;  // never began: no other event will come
+    return;
+  }
+  arrival_ = MonotonicClock::now();
+  environment_->dependencies.metrics->CallStarted(method_);
+  Renew();
+  Begin();
+}
+
+void Call::Finished(bool ok) {
+  environment_->dependencies.metrics->CallCompleted(
+      method_, code_, Seconds(MonotonicClock::now() - arrival_));
+  LastEvent();
+}
+
+void Call::Done(bool ok) {
+  if (context_.IsCancelled()) {
+    Cancelled(MonotonicClock::now() >= Deadline()
+                  ? absl::DeadlineExceededError("the deadline passed")
+                  : absl::CancelledError("the client cancelled the call"));
+  }
+  LastEvent();
+}
+
+void Call::LastEvent() {
+  // acq_rel: what either event's thread did to the call is seen by the delete.
+  if (last_events_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+}  // namespace gemmd

@@ -1,0 +1,83 @@
+// A call's life, whatever its method: offered to gRPC, begun by a client, ended
+// once.
+//
+//   offered --Arrived(ok)--> begun --Finish posted--> finished
+//      \----Arrived(!ok): the server shuts down, deleted
+//
+// A call that has begun gets two last events, in either order: the completion
+// of its Finish, and gRPC's notice that the call is over (which is also how a
+// cancellation, a lost client or a passed deadline becomes known). After both
+// it deletes itself.
+
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <atomic>
+
+#include "absl/status/status.h"
+#include "server/monotonic_time.h"
+#include "server/observe/metrics.h"
+#include "server/rpc/call_environment.h"
+#include "server/rpc/completion_loop.h"
+
+namespace gemmd {
+
+class Call {
+ public:
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ protected:
+  // A derived class asks gRPC for the next call of its method at the end of its
+  // constructor, with arrival_tag().
+  Call(CallEnvironment* environment, grpc::ServerCompletionQueue* queue,
+       Method method);
+  virtual ~Call();
+
+  // Offers another call of the same kind in this one's place.
+  virtual void Renew() = 0;
+
+  // The client's request is there. On the polling thread.
+  virtual void Begin() = 0;
+
+  // The client or the deadline has ended the call before its Finish: `why` is
+  // CANCELLED or DEADLINE_EXCEEDED. On the polling thread; Finish must still be
+  // posted, now or later.
+  virtual void Cancelled(const absl::Status& why) {}
+
+  // To be called once, right before Finish is posted with finish_tag(): notes
+  // how the call ends and gives gRPC's form of it. After Finish is posted the
+  // call may be deleted at any moment.
+  grpc::Status End(const absl::Status& status);
+
+  void* arrival_tag() { return arrived_.tag(); }
+  void* finish_tag() { return finished_.tag(); }
+
+  // When the request was there, and when its answer is no longer wanted.
+  MonotonicTime arrival() const { return arrival_; }
+  MonotonicTime Deadline() const;
+
+  CallEnvironment& environment() { return *environment_; }
+  grpc::ServerCompletionQueue* queue() { return queue_; }
+  grpc::ServerContext& context() { return context_; }
+
+ private:
+  void Arrived(bool ok);
+  void Finished(bool ok);
+  void Done(bool ok);
+  void LastEvent();
+
+  CallEnvironment* const environment_;
+  grpc::ServerCompletionQueue* const queue_;
+  const Method method_;
+  grpc::ServerContext context_;
+  MonotonicTime arrival_;
+  grpc::StatusCode code_ = grpc::StatusCode::OK;
+  std::atomic<int> last_events_{2};  // the last to come deletes
+  MethodCompletion<Call> arrived_{this, &Call::Arrived};
+  MethodCompletion<Call> finished_{this, &Call::Finished};
+  MethodCompletion<Call> done_{this, &Call::Done};
+};
+
+}  // namespace gemmd

@@ -1,0 +1,52 @@
+// What all calls of a server share.
+
+#pragma once
+
+#include <grpcpp/support/slice.h>
+
+#include <atomic>
+
+#include "gemmd/v1/gemm_service.grpc.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "server/rpc/health_registry.h"
+#include "server/rpc/live_count.h"
+#include "server/rpc/service.h"
+#include "server/rpc/worker_pool.h"
+
+namespace gemmd {
+
+// Every method asynchronous and raw: a call receives and answers byte buffers.
+using GemmAsyncService = v1::GemmService::WithRawMethod_Sgemm<
+    v1::GemmService::WithRawMethod_SgemmStream<
+        v1::GemmService::WithRawMethod_UploadMatrix<
+            v1::GemmService::WithRawMethod_DownloadMatrix<
+                v1::GemmService::WithRawMethod_ListMatrices<
+                    v1::GemmService::WithRawMethod_DeleteMatrix<
+                        v1::GemmService::WithRawMethod_GetServerInfo<
+                            v1::GemmService::Service>>>>>>>;
+using HealthAsyncService = grpc::health::v1::Health::WithRawMethod_Check<
+    grpc::health::v1::Health::WithRawMethod_Watch<
+        grpc::health::v1::Health::Service>>;
+
+struct CallEnvironment {
+  CallEnvironment(const RpcOptions& options,
+                  const RpcDependencies& dependencies, int workers)
+      : options(options), dependencies(dependencies), workers(workers) {}
+
+  // Constant after construction.
+  const RpcOptions options;
+  const RpcDependencies dependencies;
+  grpc::Slice server_info;  // a GetServerInfoResponse; set before the start
+
+  // Synchronise themselves.
+  GemmAsyncService gemm_service;
+  HealthAsyncService health_service;
+  HealthRegistry health;
+  LiveCount calls;    // offered, running or being answered
+  LiveCount answers;  // staging buffers that gRPC still sends from
+  std::atomic<bool> refusing{false};      // set once, read by each new product
+  std::atomic<int> inflight_products{0};  // a gauge; orders nothing
+  WorkerPool workers;  // last, so that its jobs end before the rest goes
+};
+
+}  // namespace gemmd

@@ -1,0 +1,37 @@
+#include "server/rpc/client_identity.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "proto/error_details.h"
+
+namespace gemmd {
+namespace {
+
+constexpr absl::string_view kKey = "gemmd-client";
+constexpr size_t kDigits = 32;
+
+}  // namespace
+
+absl::StatusOr<std::string> ClientIdentity(const grpc::ServerContext& context) {
+  const auto [begin, end] = context.client_metadata().equal_range(
+      grpc::string_ref(kKey.data(), kKey.size()));
+  if (begin == end) return "";
+  const absl::string_view value(begin->second.data(), begin->second.size());
+  const bool valid =
+      std::next(begin) == end && value.size() == kDigits &&
+      std::all_of(value.begin(), value.end(),
+                  [](unsigned char c) { return absl::ascii_isxdigit(c); });
+  if (!valid) {
+    return InvalidFieldError(
+        kKey,
+        absl::StrCat("the metadata ", kKey, " has ", std::distance(begin, end),
+                     " values, the first of ", value.size(), " bytes; one of ",
+                     kDigits, " hex digits is wanted"));
+  }
+  return absl::AsciiStrToLower(value);
+}
+
+}  // namespace gemmd

@@ -1,0 +1,19 @@
+// Who is asking.
+
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace gemmd {
+
+// The value of the metadata `gemmd-client`: 32 hex digits, in lower case here;
+// "" (the shared anonymous client) where there is none.
+//
+// Errors: INVALID_ARGUMENT for any other value, or several.
+absl::StatusOr<std::string> ClientIdentity(const grpc::ServerContext& context);
+
+}  // namespace gemmd

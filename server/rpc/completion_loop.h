@@ -1,0 +1,60 @@
+// What stands behind a completion queue's tags, and the thread that runs them.
+
+#pragma once
+
+#include <grpcpp/completion_queue.h>
+
+#include <memory>
+#include <thread>
+
+namespace gemmd {
+
+// The target of a tag. Run is called once for every operation the tag was given
+// to, on the polling thread; it must not block. `ok` is gRPC's.
+class Completion {
+ public:
+  virtual void Run(bool ok) = 0;
+
+ protected:
+  ~Completion() = default;
+};
+
+// A completion that calls a method. The object may delete itself there.
+template <typename T>
+class MethodCompletion final : public Completion {
+ public:
+  MethodCompletion(T* object, void (T::*method)(bool))
+      : object_(object), method_(method) {}
+
+  void Run(bool ok) override { (object_->*method_)(ok); }
+
+  // What to give to gRPC.
+  void* tag() { return static_cast<Completion*>(this); }
+
+ private:
+  T* const object_;
+  void (T::*const method_)(bool);
+};
+
+// One queue and its one polling thread.
+class CompletionLoop {
+ public:
+  explicit CompletionLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue);
+
+  // Shuts the queue down and joins. Needs: the server is shut down and nothing
+  // will be posted any more; gRPC ends the process over a late operation.
+  ~CompletionLoop();
+
+  grpc::ServerCompletionQueue* queue() const { return queue_.get(); }
+
+  // Starts polling; once, after the server has started.
+  void Start();
+
+ private:
+  void Poll();
+
+  const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::thread thread_;
+};
+
+}  // namespace gemmd

@@ -1,0 +1,13 @@
+// GetServerInfo.
+
+#pragma once
+
+#include "server/rpc/call_environment.h"
+
+namespace gemmd {
+
+// Offers calls on the queue, until the server shuts down.
+void OfferInfoCalls(CallEnvironment* environment,
+                    grpc::ServerCompletionQueue* queue);
+
+}  // namespace gemmd

@@ -1,0 +1,39 @@
+// Knows how many of something there are, and when there are none.
+
+#pragma once
+
+#include "server/mutex.h"
+
+namespace gemmd {
+
+// Thread-safe.
+class LiveCount {
+ public:
+  void Add() {
+    MutexLock lock(&mu_);
+    ++count_;
+  }
+
+  void Remove() {
+    MutexLock lock(&mu_);
+    if (--count_ == 0) none_.SignalAll();
+  }
+
+  // Blocks until the count is 0.
+  void WaitForNone() {
+    MutexLock lock(&mu_);
+    while (count_ > 0) none_.Wait(&mu_);
+  }
+
+  int count() const {
+    MutexLock lock(&mu_);
+    return count_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  CondVar none_;
+  int count_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace gemmd

@@ -1,0 +1,218 @@
+#include "server/rpc/service.h"
+
+#include <grpcpp/ext/channelz_service_plugin.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/call_environment.h"
+#include "server/rpc/completion_loop.h"
+#include "server/rpc/health_calls.h"
+#include "server/rpc/info_call.h"
+#include "server/rpc/listening.h"
+#include "server/rpc/server_info.h"
+#include "server/rpc/sgemm_call.h"
+#include "server/rpc/unimplemented_calls.h"
+
+namespace gemmd {
+namespace {
+
+constexpr size_t kMinInlineBytes = size_t{64} << 10;
+constexpr size_t kMaxInlineBytes = size_t{1900} << 20;
+
+// A message somewhat over the limit is received, so that its sender is told of
+// the flag; far over it, gRPC refuses it with less to say.
+constexpr size_t kReceiveMarginBytes = size_t{16} << 20;
+
+// A client that was stopped, or whose host is gone, is noticed after about
+// this; a client may ping as often as kClientPingPeriod.
+constexpr absl::Duration kKeepalivePeriod = absl::Seconds(30);
+constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);
+constexpr absl::Duration kClientPingPeriod = absl::Seconds(5);
+
+// How long calls of a connection past its age may still take.
+constexpr absl::Duration kConnectionAgeGrace = absl::Minutes(5);
+
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+absl::Status CheckOptions(const RpcOptions& options) {
+  if (options.max_inline_bytes < kMinInlineBytes ||
+      options.max_inline_bytes > kMaxInlineBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max-inline-bytes is ", options.max_inline_bytes, "; from ",
+        kMinInlineBytes, " to ", kMaxInlineBytes, " is possible"));
+  }
+  if (options.max_streams < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max-streams is ", options.max_streams, "; at least 1 is wanted"));
+  }
+  if (options.listen.empty() && options.unix_socket.empty()) {
+    return absl::InvalidArgumentError(
+        "neither --listen nor --unix-socket is given; one is wanted");
+  }
+  return absl::OkStatus();
+}
+
+int CopyThreads(const RpcOptions& options) {
+  if (options.copy_threads > 0) return options.copy_threads;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2,
+                    1, 8);
+}
+
+void Configure(const RpcOptions& options, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(
+      static_cast<int>(options.max_inline_bytes + kReceiveMarginBytes));
+  // Matrices do not compress, and a compressed message can unfold to a thousand
+  // times what was received.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  // With it two servers would share one port without a word.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             options.max_streams);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                             Milliseconds(kKeepalivePeriod));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             Milliseconds(kKeepaliveTimeout));
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      Milliseconds(kClientPingPeriod));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  if (options.max_connection_age != absl::InfiniteDuration()) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                               Milliseconds(options.max_connection_age));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                               Milliseconds(kConnectionAgeGrace));
+  }
+}
+
+// gRPC's plugins are for all servers of the process, once.
+void InitPlugins(bool channelz) {
+  static const bool reflection = [] {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    return true;
+  }();
+  static_cast<void>(reflection);
+  if (channelz) {
+    static const bool once = [] {
+      grpc::channelz::experimental::InitChannelzService();
+      return true;
+    }();
+    static_cast<void>(once);
+  }
+}
+
+class RpcServerImpl final : public RpcServer {
+ public:
+  RpcServerImpl(const RpcOptions& options, const RpcDependencies& dependencies)
+      : environment_(options, dependencies, CopyThreads(options)) {}
+  ~RpcServerImpl() override;
+
+  absl::Status Open();
+
+  int port() const override { return port_; }
+  void SetServing(bool serving) override {
+    environment_.health.SetServing(serving);
+  }
+  void SetLive(bool live) override { environment_.health.SetLive(live); }
+  void RefuseNew() override { environment_.refusing.store(true); }
+  bool Shutdown(MonotonicTime deadline) override;
+
+ private:
+  CallEnvironment environment_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::unique_ptr<CompletionLoop>> loops_;
+  bool shut_down_ = false;
+};
+
+absl::Status RpcServerImpl::Open() {
+  const RpcOptions& options = environment_.options;
+  const v1::GetServerInfoResponse info =
+      DescribeServer(options, environment_.dependencies);
+  environment_.server_info = grpc::Slice(info.SerializeAsString());
+
+  InitPlugins(options.channelz);
+  grpc::ServerBuilder builder;
+  Configure(options, builder);
+  if (!options.listen.empty()) {
+    const absl::Status free = CheckTcpAddress(options.listen);
+    if (!free.ok()) return free;
+    builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
+                             &port_);
+  }
+  if (!options.unix_socket.empty()) {
+    const absl::Status free = CheckUnixSocketPath(options.unix_socket);
+    if (!free.ok()) return free;
+    builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket),
+                             grpc::InsecureServerCredentials());
+  }
+  builder.RegisterService(&environment_.gemm_service);
+  builder.RegisterService(&environment_.health_service);
+  for (int i = 0; i < std::max(1, options.completion_queues); ++i) {
+    loops_.push_back(
+        std::make_unique<CompletionLoop>(builder.AddCompletionQueue()));
+  }
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", options.listen, " ", options.unix_socket,
+        ": taken a moment ago, or no socket "
+        "can be made there"));
+  }
+  for (const auto& loop : loops_) {
+    OfferSgemmCalls(&environment_, loop->queue());
+    OfferInfoCalls(&environment_, loop->queue());
+    OfferUnimplementedCalls(&environment_, loop->queue());
+    OfferHealthCalls(&environment_, loop->queue());
+    loop->Start();
+  }
+  return absl::OkStatus();
+}
+
+bool RpcServerImpl::Shutdown(MonotonicTime deadline) {
+  if (server_ == nullptr || std::exchange(shut_down_, true)) return true;
+  RefuseNew();
+  environment_.health.SetServing(false);
+  environment_.health.EndAll();
+  // gRPC waits for the calls in progress and then cancels the rest, which ends
+  // their tasks, which posts their Finish; only when the last call is gone may
+  // the queues be shut down.
+  const auto now = MonotonicClock::now();
+  const auto left = std::min<MonotonicDuration>(std::max(deadline, now) - now,
+                                                std::chrono::hours(24));
+  server_->Shutdown(std::chrono::system_clock::now() + left);
+  const bool in_time = MonotonicClock::now() < deadline;
+  environment_.calls.WaitForNone();
+  loops_.clear();
+  return in_time;
+}
+
+RpcServerImpl::~RpcServerImpl() {
+  Shutdown(MonotonicClock::now());
+  loops_.clear();
+  server_.reset();
+  environment_.answers.WaitForNone();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const RpcOptions& options, const RpcDependencies& dependencies) {
+  if (absl::Status s = CheckOptions(options); !s.ok()) return s;
+  auto server = std::make_unique<RpcServerImpl>(options, dependencies);
+  if (absl::Status s = server->Open(); !s.ok()) return s;
+  return server;
+}
+
+}  // namespace gemmd

@@ -1,0 +1,185 @@
+#include "server/rpc/sgemm_call.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/error_details.h"
+#include "server/rpc/client_identity.h"
+#include "server/rpc/operand_copy.h"
+#include "server/rpc/sgemm_decoder.h"
+#include "server/rpc/sgemm_encoder.h"
+#include "server/rpc/sgemm_task.h"
+#include "server/rpc/sgemm_validation.h"
+#include "server/rpc/unary_call.h"
+
+namespace gemmd {
+namespace {
+
+class SgemmCall final : public UnaryCall {
+ public:
+  SgemmCall(CallEnvironment* environment, grpc::ServerCompletionQueue* queue)
+      : UnaryCall(environment, queue, Method::kSgemm) {
+    environment->gemm_service.RequestSgemm(&context(), &request(), responder(),
+                                           queue, queue, arrival_tag());
+  }
+
+ private:
+  void Renew() override { new SgemmCall(&environment(), queue()); }
+  void Begin() override;
+  void Cancelled(const absl::Status& why) override;
+
+  absl::Status Accept();
+  void Handle();
+  absl::StatusOr<TaskSpec> Decode();
+  void Submit(TaskSpec spec);
+  void OnTaskDone(TaskResult result);
+
+  Admission::Ticket ticket_;  // from Decode to the answer
+
+  Mutex mu_;
+  std::shared_ptr<Task> task_ ABSL_GUARDED_BY(mu_);
+  absl::Status cancelled_ ABSL_GUARDED_BY(mu_);  // not OK: by whom
+};
+
+void SgemmCall::Begin() {
+  CallEnvironment& env = environment();
+  if (absl::Status status = Accept(); !status.ok()) return Fail(status);
+  env.dependencies.metrics->SetInflight(++env.inflight_products);
+  if (request().Length() > env.options.polling_thread_bytes) {
+    env.workers.Post([this] { Handle(); });
+  } else {
+    Handle();
+  }
+}
+
+// What can be said before the message is looked at.
+absl::Status SgemmCall::Accept() {
+  CallEnvironment& env = environment();
+  if (env.refusing.load(std::memory_order_relaxed)) {
+    env.dependencies.metrics->Shed(ShedReason::kDraining);
+    return UnavailableRetryError("the server is draining; ask another or again",
+                                 absl::Seconds(1));
+  }
+  const size_t bytes = request().Length();
+  if (bytes > env.options.max_inline_bytes) {
+    env.dependencies.metrics->Shed(ShedReason::kTooLarge);
+    return absl::OutOfRangeError(
+        absl::StrCat("the request has ", bytes, " bytes; at most ",
+                     env.options.max_inline_bytes, " (--max-inline-bytes)"));
+  }
+  return absl::OkStatus();
+}
+
+// On the polling thread or a worker. The call may be gone when it returns.
+void SgemmCall::Handle() {
+  absl::StatusOr<TaskSpec> spec = Decode();
+  request().Clear();
+  if (spec.ok()) {
+    Submit(*std::move(spec));
+  } else {
+    TaskResult result;
+    result.status = spec.status();
+    OnTaskDone(std::move(result));
+  }
+}
+
+absl::StatusOr<TaskSpec> SgemmCall::Decode() {
+  CallEnvironment& env = environment();
+  absl::StatusOr<std::string> client = ClientIdentity(context());
+  if (!client.ok()) return client.status();
+
+  std::vector<grpc::Slice> pieces;
+  if (!request().Dump(&pieces).ok()) {
+    return absl::InternalError("the message could not be read");
+  }
+  const std::vector<ByteSlice> slices(pieces.begin(), pieces.end());
+  absl::StatusOr<SgemmFields> fields = DecodeSgemm(slices);
+  if (!fields.ok()) return fields.status();
+  absl::StatusOr<SgemmPlan> plan =
+      PlanSgemm(*fields, {.max_inline_bytes = env.options.max_inline_bytes});
+  if (!plan.ok()) return plan.status();
+
+  absl::StatusOr<const SgemmKernel*> kernel =
+      SelectSgemmKernel(*plan, env.options.kernel, *env.dependencies.registry,
+                        env.dependencies.backend->kernel_space());
+  if (!kernel.ok()) return kernel.status();
+  absl::StatusOr<Admission::Ticket> ticket =
+      env.dependencies.admission->Admit(plan->input_bytes + plan->output_bytes);
+  if (!ticket.ok()) return ticket.status();
+  ticket_ = *std::move(ticket);
+
+  absl::StatusOr<TaskSpec> spec =
+      StageSgemm(*plan, slices, env.dependencies.backend->staging());
+  if (!spec.ok()) return spec.status();
+  spec->kernel = *kernel;
+  spec->client = *std::move(client);
+  spec->deadline = Deadline();
+  spec->arrival = arrival();
+  spec->decode_seconds = Seconds(MonotonicClock::now() - arrival());
+  return spec;
+}
+
+void SgemmCall::Submit(TaskSpec spec) {
+  CallEnvironment& env = environment();
+  env.dependencies.metrics->Problem(spec.shape.flops());
+  const auto task = std::make_shared<Task>(
+      std::move(spec),
+      [this](TaskResult result) { OnTaskDone(std::move(result)); });
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    task_ = task;
+    status = cancelled_;
+  }
+  if (status.ok()) status = env.dependencies.scheduler->Submit(task);
+  // From a task's end on the call may be gone. Whoever is first ends it: here,
+  // Cancelled, or whoever has it from the scheduler.
+  if (!status.ok()) task->Abort(std::move(status));
+}
+
+void SgemmCall::Cancelled(const absl::Status& why) {
+  std::shared_ptr<Task> task;
+  {
+    MutexLock lock(&mu_);
+    cancelled_ = why;
+    task = task_;
+  }
+  if (task != nullptr) task->Abort(why);
+}
+
+void SgemmCall::OnTaskDone(TaskResult result) {
+  const MonotonicTime start = MonotonicClock::now();
+  CallEnvironment& env = environment();
+  Metrics& metrics = *env.dependencies.metrics;
+  std::shared_ptr<Task> task;
+  {
+    MutexLock lock(&mu_);
+    task = std::move(task_);
+  }
+  metrics.SetInflight(--env.inflight_products);
+  if (!result.status.ok()) {
+    CountShed(result.status, metrics);
+    ticket_ = Admission::Ticket();
+    return Fail(ForClient(result.status));
+  }
+  const StageSeconds seconds = result.seconds;
+  const grpc::ByteBuffer answer = EncodeSgemmAnswer(
+      task->spec(), std::move(result), std::move(ticket_), start, &env.answers);
+  RecordStages(seconds, Seconds(MonotonicClock::now() - start), metrics);
+  Answer(answer);
+}
+
+}  // namespace
+
+void OfferSgemmCalls(CallEnvironment* environment,
+                     grpc::ServerCompletionQueue* queue) {
+  for (int i = 0; i < environment->options.offered_calls; ++i) {
+    new SgemmCall(environment, queue);
+  }
+}
+
+}  // namespace gemmd

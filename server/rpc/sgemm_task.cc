@@ -1,0 +1,107 @@
+#include "server/rpc/sgemm_task.h"
+
+#include <utility>
+
+#include "kernels/selection.h"
+#include "proto/error_details.h"
+#include "server/rpc/operand_copy.h"
+
+namespace gemmd {
+namespace {
+
+// The product as it will lie in staging memory. Selection takes null pointers
+// for aligned buffers of the server's own.
+SgemmArgs StagedArgs(const SgemmPlan& plan) {
+  return {.shape = plan.shape,
+          .alpha = plan.alpha,
+          .beta = plan.beta,
+          .lda = StoredColsA(plan.shape),
+          .ldb = StoredColsB(plan.shape),
+          .ldc = plan.shape.n};
+}
+
+}  // namespace
+
+absl::StatusOr<const SgemmKernel*> SelectSgemmKernel(
+    const SgemmPlan& plan, absl::string_view default_kernel,
+    const KernelRegistry& registry, MemorySpace space) {
+  const bool named = !plan.kernel.empty() && plan.kernel != "auto";
+  const absl::string_view name = named ? plan.kernel : default_kernel;
+  auto kernel =
+      SelectKernel(registry, space, StagedArgs(plan), plan.precision, name);
+  if (absl::IsNotFound(kernel.status())) {
+    return ResourceNotFoundError("gemmd.v1.Kernel", name,
+                                 kernel.status().message());
+  }
+  return kernel;
+}
+
+absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
+                                    std::span<const ByteSlice> slices,
+                                    StagingPool& staging) {
+  absl::StatusOr<StagingBuffer> input = staging.Allocate(plan.input_bytes);
+  if (!input.ok()) return input.status();
+  absl::StatusOr<StagingBuffer> output = staging.Allocate(plan.output_bytes);
+  if (!output.ok()) return output.status();
+  if (plan.reads_inputs()) {
+    CopyOperand(slices, plan.a, input->data());
+    CopyOperand(slices, plan.b, input->data());
+  }
+  if (plan.reads_c()) CopyOperand(slices, plan.c, output->data());
+
+  TaskSpec spec;
+  spec.shape = plan.shape;
+  spec.alpha = plan.alpha;
+  spec.beta = plan.beta;
+  spec.priority = plan.priority;
+  spec.a = {.offset = plan.a.offset,
+            .leading_dimension = StoredColsA(plan.shape)};
+  spec.b = {.offset = plan.b.offset,
+            .leading_dimension = StoredColsB(plan.shape)};
+  spec.input = *std::move(input);
+  spec.output = *std::move(output);
+  return spec;
+}
+
+absl::Status ForClient(const absl::Status& status) {
+  bool has_details = false;
+  status.ForEachPayload(
+      [&](absl::string_view, const absl::Cord&) { has_details = true; });
+  const bool internal = absl::IsInternal(status) || absl::IsUnknown(status);
+  if (!internal || has_details) return status;
+  return FaultError("SERVER_FAULT",
+                    "the server failed to compute this product; its log says "
+                    "why",
+                    {});
+}
+
+void CountShed(const absl::Status& status, Metrics& metrics) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      metrics.Shed(ShedReason::kQueueFull);
+      break;
+    case absl::StatusCode::kDeadlineExceeded:
+      metrics.Shed(ShedReason::kDeadline);
+      break;
+    case absl::StatusCode::kUnavailable:
+      metrics.Shed(ShedReason::kDraining);
+      break;
+    case absl::StatusCode::kOutOfRange:
+      metrics.Shed(ShedReason::kTooLarge);
+      break;
+    default:
+      break;
+  }
+}
+
+void RecordStages(const StageSeconds& seconds, double encode_seconds,
+                  Metrics& metrics) {
+  metrics.StageDone(Stage::kDecode, seconds.decode);
+  metrics.StageDone(Stage::kQueue, seconds.queue);
+  metrics.StageDone(Stage::kH2d, seconds.h2d);
+  metrics.StageDone(Stage::kCompute, seconds.compute);
+  metrics.StageDone(Stage::kD2h, seconds.d2h);
+  metrics.StageDone(Stage::kEncode, encode_seconds);
+}
+
+}  // namespace gemmd

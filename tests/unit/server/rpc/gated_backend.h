@@ -1,0 +1,84 @@
+// The CPU backend behind a gate, so that a test decides when products run.
+
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/execute/backend.h"
+#include "server/mutex.h"
+
+namespace gemmd {
+
+class GatedDevice final : public Device {
+ public:
+  explicit GatedDevice(Device* inner) : inner_(inner) {}
+
+  const DeviceInfo& info() const override { return inner_->info(); }
+  absl::Status Warm() override { return inner_->Warm(); }
+
+  void Execute(Batch batch, BatchDone done) override {
+    {
+      MutexLock lock(&mu_);
+      if (!open_) {
+        waiting_.emplace_back(std::move(batch), std::move(done));
+        return;
+      }
+    }
+    inner_->Execute(std::move(batch), std::move(done));
+  }
+
+  void Close() {
+    MutexLock lock(&mu_);
+    open_ = false;
+  }
+
+  void Open() {
+    std::vector<std::pair<Batch, BatchDone>> waiting;
+    {
+      MutexLock lock(&mu_);
+      open_ = true;
+      waiting.swap(waiting_);
+    }
+    for (auto& [batch, done] : waiting) {
+      inner_->Execute(std::move(batch), std::move(done));
+    }
+  }
+
+  // Batches that wait at the gate.
+  int waiting() const {
+    MutexLock lock(&mu_);
+    return static_cast<int>(waiting_.size());
+  }
+
+ private:
+  Device* const inner_;
+  mutable Mutex mu_;
+  bool open_ ABSL_GUARDED_BY(mu_) = true;
+  std::vector<std::pair<Batch, BatchDone>> waiting_ ABSL_GUARDED_BY(mu_);
+};
+
+class GatedBackend final : public Backend {
+ public:
+  explicit GatedBackend(std::unique_ptr<Backend> inner)
+      : inner_(std::move(inner)) {
+    devices_.push_back(
+        std::make_unique<GatedDevice>(inner_->devices()[0].get()));
+  }
+
+  absl::string_view name() const override { return inner_->name(); }
+  MemorySpace kernel_space() const override { return inner_->kernel_space(); }
+  std::span<const std::unique_ptr<Device>> devices() const override {
+    return devices_;
+  }
+  StagingPool& staging() override { return inner_->staging(); }
+
+  GatedDevice& gate() { return static_cast<GatedDevice&>(*devices_[0]); }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+  std::vector<std::unique_ptr<Device>> devices_;
+};
+
+}  // namespace gemmd
