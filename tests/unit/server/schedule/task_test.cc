@@ -104,7 +104,7 @@ TEST(TaskTest, EndsWithInternalWhenItIsForgotten) {
 
 // I1 for one task: whatever races, one end.
 TEST(TaskTest, RacingAbortAndFinishEndItOnce) {
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < 300; ++round) {
     FakePool pool;
     Ending ending;
     Task task(SpecWithBuffers(pool), ending.For());
