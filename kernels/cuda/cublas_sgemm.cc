@@ -47,6 +47,9 @@ class CublasSgemm final : public SgemmKernel {
       if (problem.shape.m == 0 || problem.shape.n == 0) continue;
       SgemmArgs args = problem;
       if (args.alpha == 0) args.shape.k = 0;
+      // cuBLAS refuses a leading dimension of 0 even where k is 0.
+      args.lda = std::max<int64_t>(args.lda, 1);
+      args.ldb = std::max<int64_t>(args.ldb, 1);
       absl::Status status = library_->Sgemm(context.cublas, args);
       if (!status.ok()) return status;
     }
