@@ -1,0 +1,30 @@
+// CreateBackend of a build with CUDA.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/execute/backend.h"
+#include "server/execute/cpu/cpu_backend.h"
+#include "server/execute/cuda/cuda_backend.h"
+
+namespace gemmd {
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const BackendOptions& options, const KernelRegistry& registry) {
+  if (options.backend == "cpu") return CreateCpuBackend(options, registry);
+  if (options.backend != "auto" && options.backend != "cuda") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown backend \"", options.backend,
+                     "\"; there are auto, cpu and cuda (--backend)"));
+  }
+  absl::StatusOr<std::unique_ptr<Backend>> cuda =
+      CreateCudaBackend(options, registry);
+  // Only where there is no CUDA device is the CPU what was meant; any other
+  // trouble is for the operator to know.
+  if (options.backend == "auto" && absl::IsFailedPrecondition(cuda.status())) {
+    return CreateCpuBackend(options, registry);
+  }
+  return cuda;
+}
+
+}  // namespace gemmd

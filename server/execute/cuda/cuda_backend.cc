@@ -1,0 +1,141 @@
+#include "server/execute/cuda/cuda_backend.h"
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/cuda_status.h"
+#include "server/execute/cuda/cuda_device.h"
+#include "server/execute/cuda/handles.h"
+#include "server/execute/slab_staging_pool.h"
+
+namespace gemmd {
+namespace {
+
+// One batch copies in, one computes, one copies out, and one waits for none of
+// them.
+constexpr int kDefaultStreams = 4;
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(std::unique_ptr<SlabStagingPool> staging)
+      : staging_(std::move(staging)) {}
+
+  absl::string_view name() const override { return "cuda"; }
+  MemorySpace kernel_space() const override { return MemorySpace::kDevice; }
+  std::span<const std::unique_ptr<Device>> devices() const override {
+    return devices_;
+  }
+  StagingPool& staging() override { return *staging_; }
+
+  void Add(std::unique_ptr<Device> device) {
+    devices_.push_back(std::move(device));
+  }
+
+ private:
+  std::unique_ptr<SlabStagingPool> staging_;  // before the devices: outlives
+  std::vector<std::unique_ptr<Device>> devices_;
+};
+
+absl::StatusOr<std::vector<int>> Ordinals(const std::vector<int>& wanted) {
+  int count = 0;
+  // Without a driver the count is left alone: the return code is what counts.
+  absl::Status status =
+      CudaStatus(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  if (!status.ok() || count == 0) {
+    cudaGetLastError();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no CUDA device answers", status.ok() ? "" : ": ", status.message()));
+  }
+  std::vector<int> ordinals = wanted;
+  if (ordinals.empty()) {
+    ordinals.resize(count);
+    std::iota(ordinals.begin(), ordinals.end(), 0);
+  }
+  for (const int ordinal : ordinals) {
+    if (ordinal < 0 || ordinal >= count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no CUDA device ", ordinal, "; there are 0 to ",
+                       count - 1, " (--devices)"));
+    }
+  }
+  return ordinals;
+}
+
+// A device can be listed and yet be unusable (taken, broken, of another
+// driver's making): only what it does counts.
+absl::Status Probe(int ordinal) {
+  const CurrentDevice current(ordinal);
+  constexpr uint32_t kPattern = 0x5a5aa5a5;
+  uint32_t value = kPattern;
+  absl::StatusOr<DeviceMemory> memory = MakeDeviceMemory(sizeof(value));
+  absl::Status status = memory.status();
+  if (status.ok()) {
+    status = CudaStatus(cudaMemcpy(memory->get(), &value, sizeof(value),
+                                   cudaMemcpyHostToDevice),
+                        "cudaMemcpy");
+  }
+  value = 0;
+  if (status.ok()) {
+    status = CudaStatus(cudaMemcpy(&value, memory->get(), sizeof(value),
+                                   cudaMemcpyDeviceToHost),
+                        "cudaMemcpy");
+  }
+  if (status.ok() && value != kPattern) {
+    status = absl::InternalError("a copy there and back changed the data");
+  }
+  if (status.ok()) return status;
+  cudaGetLastError();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "CUDA device ", ordinal, " does not answer: ", status.message()));
+}
+
+absl::StatusOr<DeviceInfo> Describe(int index, int ordinal, int streams) {
+  cudaDeviceProp properties;
+  absl::Status status = CudaStatus(
+      cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  if (!status.ok()) return status;
+  DeviceInfo info;
+  info.index = index;
+  info.name = properties.name;
+  info.memory_bytes = properties.totalGlobalMem;
+  info.compute_capability =
+      absl::StrCat(properties.major, ".", properties.minor);
+  info.streams = streams > 0 ? streams : kDefaultStreams;
+  return info;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
+    const BackendOptions& options, const KernelRegistry& registry) {
+  const absl::StatusOr<std::vector<int>> ordinals = Ordinals(options.devices);
+  if (!ordinals.ok()) return ordinals.status();
+  for (const int ordinal : *ordinals) {
+    if (absl::Status status = Probe(ordinal); !status.ok()) return status;
+  }
+  absl::StatusOr<std::unique_ptr<SlabStagingPool>> staging =
+      SlabStagingPool::Create({.capacity = options.staging_bytes},
+                              &MakePinnedMemory);
+  if (!staging.ok()) return staging.status();
+  auto backend = std::make_unique<CudaBackend>(*std::move(staging));
+  for (size_t i = 0; i < ordinals->size(); ++i) {
+    const int ordinal = (*ordinals)[i];
+    absl::StatusOr<DeviceInfo> info =
+        Describe(static_cast<int>(i), ordinal, options.streams_per_device);
+    if (!info.ok()) return info.status();
+    // As much as can be staged: what is not staged does not run.
+    absl::StatusOr<std::unique_ptr<CudaDevice>> device =
+        CudaDevice::Create(*std::move(info), ordinal, options.staging_bytes,
+                           registry, backend->staging());
+    if (!device.ok()) return device.status();
+    backend->Add(*std::move(device));
+  }
+  return backend;
+}
+
+}  // namespace gemmd

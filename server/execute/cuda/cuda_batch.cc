@@ -1,0 +1,287 @@
+#include "server/execute/cuda/cuda_batch.h"
+
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "kernels/cuda/cuda_status.h"
+#include "proto/error_details.h"
+#include "server/execute/range_allocator.h"
+#include "server/execute/task_run.h"
+
+namespace gemmd {
+namespace {
+
+constexpr absl::Duration kRetryDelay = absl::Milliseconds(100);
+
+// A stage in a profiler's timeline, with the batch's number. Costs nothing
+// where no profiler is attached.
+class StageRange {
+ public:
+  StageRange(const char* name, uint64_t batch) {
+    nvtxEventAttributes_t attributes = {};
+    attributes.version = NVTX_VERSION;
+    attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    attributes.message.ascii = name;
+    attributes.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+    attributes.payload.ullValue = batch;
+    nvtxRangePushEx(&attributes);
+  }
+  ~StageRange() { nvtxRangePop(); }
+  StageRange(const StageRange&) = delete;
+  StageRange& operator=(const StageRange&) = delete;
+};
+
+// What a task takes at most. From its size when it was made, since its buffers
+// may go with a cancellation while this is reckoned.
+size_t BytesOf(const Task& task) {
+  return task.bytes() + 2 * RangeAllocator::kAlignment;
+}
+
+absl::Status Record(const CudaEvent& event, const CudaStream& stream) {
+  return CudaStatus(cudaEventRecord(event.get(), stream.get()),
+                    "cudaEventRecord");
+}
+
+double SecondsBetween(const CudaEvent& from, const CudaEvent& to) {
+  float ms = 0;
+  cudaEventElapsedTime(&ms, from.get(), to.get());
+  return ms / 1e3;
+}
+
+}  // namespace
+
+CudaBatch::CudaBatch(Batch batch, Device::BatchDone done, int device)
+    : batch_(std::move(batch)), done_(std::move(done)) {
+  report_.device = device;
+}
+
+size_t CudaBatch::WorkspaceBytes() const {
+  // Follows from the shapes alone: no pointers are needed.
+  std::vector<SgemmArgs> problems(batch_.tasks.size());
+  for (size_t i = 0; i < problems.size(); ++i) {
+    const TaskSpec& spec = batch_.tasks[i]->spec();
+    problems[i].shape = spec.shape;
+    problems[i].lda = spec.a.leading_dimension;
+    problems[i].ldb = spec.b.leading_dimension;
+    problems[i].ldc = spec.shape.n;
+    problems[i].alpha = spec.alpha;
+    problems[i].beta = spec.beta;
+  }
+  return RangeAllocator::RoundUp(batch_.kernel->WorkspaceBytes(problems));
+}
+
+size_t CudaBatch::BytesNeeded() const {
+  size_t bytes = workspace_bytes_;
+  for (const auto& task : batch_.tasks) bytes += BytesOf(*task);
+  return bytes;
+}
+
+CudaBatch::Reserved CudaBatch::Reserve(DeviceMemoryPool& pool, bool alone) {
+  workspace_bytes_ = WorkspaceBytes();
+  std::erase_if(batch_.tasks, [&](const std::shared_ptr<Task>& task) {
+    const size_t bytes = BytesOf(*task) + workspace_bytes_;
+    if (bytes <= pool.capacity()) return false;
+    task->Abort(absl::OutOfRangeError(absl::StrCat(
+        "the request needs ", bytes, " bytes on the device, which has ",
+        pool.capacity(), " for requests (--pinned-pool-bytes)")));
+    return true;
+  });
+  while (true) {
+    std::optional<DeviceBlock> block = pool.Allocate(BytesNeeded());
+    if (block) {
+      block_ = *std::move(block);
+      return Reserved::kYes;
+    }
+    if (!alone) return Reserved::kWait;
+    batch_.tasks.back()->Abort(
+        QuotaError("device-memory",
+                   absl::StrCat("the device's memory is taken: ", pool.used(),
+                                " of ", pool.capacity(), " bytes"),
+                   kRetryDelay));
+    batch_.tasks.pop_back();
+    workspace_bytes_ = WorkspaceBytes();
+  }
+}
+
+void CudaBatch::Enqueue(Lease* lease) {
+  lease_ = lease;
+  enqueued_ = MonotonicClock::now();
+  StartMembers();
+  if (!members_.empty()) report_.status = EnqueueAll();
+}
+
+void CudaBatch::StartMembers() {
+  std::byte* next = block_.data();
+  workspace_ = workspace_bytes_ > 0 ? next : nullptr;
+  next += workspace_bytes_;
+  members_.reserve(batch_.tasks.size());
+  for (const std::shared_ptr<Task>& task : batch_.tasks) {
+    if (!StartInTime(*task, enqueued_, report_.device)) continue;
+    const TaskSpec& spec = task->spec();
+    Member& member = members_.emplace_back();
+    member.task = task.get();
+    member.input = next;
+    next += RangeAllocator::RoundUp(spec.input.size());
+    member.output = next;
+    next += RangeAllocator::RoundUp(spec.output.size());
+    report_.flops += spec.shape.flops();
+  }
+  report_.tasks = static_cast<int>(members_.size());
+}
+
+absl::Status CudaBatch::EnqueueAll() {
+  if (auto s = Record(lease_->started, lease_->stream); !s.ok()) return s;
+  if (auto s = CopyIn(); !s.ok()) return s;
+  if (auto s = Record(lease_->copied_in, lease_->stream); !s.ok()) return s;
+  if (auto s = Launch(); !s.ok()) return s;
+  if (auto s = Record(lease_->computed, lease_->stream); !s.ok()) return s;
+  if (auto s = CopyOut(); !s.ok()) return s;
+  return Record(lease_->copied_out, lease_->stream);
+}
+
+absl::Status CudaBatch::CopyIn() {
+  const StageRange range("gemmd h2d", batch_.id);
+  std::vector<CopySegment> segments;
+  segments.reserve(2 * members_.size());
+  for (const Member& member : members_) {
+    const TaskSpec& spec = member.task->spec();
+    segments.push_back({member.input, spec.input.data(), spec.input.size()});
+    if (spec.beta != 0) {
+      segments.push_back(
+          {member.output, spec.output.data(), spec.output.size()});
+    }
+  }
+  for (const CopySegment& segment : segments) {
+    report_.h2d_bytes += segment.bytes;
+  }
+  return CopySegments(segments, cudaMemcpyHostToDevice, lease_->stream.get());
+}
+
+absl::Status CudaBatch::CopyOut() {
+  const StageRange range("gemmd d2h", batch_.id);
+  std::vector<CopySegment> segments;
+  segments.reserve(members_.size());
+  for (const Member& member : members_) {
+    if (!member.status.ok()) continue;
+    const TaskSpec& spec = member.task->spec();
+    segments.push_back({spec.output.data(), member.output, spec.output.size()});
+    report_.d2h_bytes += spec.output.size();
+  }
+  return CopySegments(segments, cudaMemcpyDeviceToHost, lease_->stream.get());
+}
+
+SgemmArgs CudaBatch::DeviceArgs(const Member& member) const {
+  SgemmArgs args = HostArgs(member.task->spec());
+  const auto on_device = [&](size_t offset) {
+    return reinterpret_cast<const float*>(member.input + offset);
+  };
+  if (args.a != nullptr) args.a = on_device(member.task->spec().a.offset);
+  if (args.b != nullptr) args.b = on_device(member.task->spec().b.offset);
+  if (args.c != nullptr) args.c = reinterpret_cast<float*>(member.output);
+  return args;
+}
+
+absl::Status CudaBatch::Launch() {
+  const StageRange range("gemmd compute", batch_.id);
+  LaunchContext context;
+  context.stream = lease_->stream.get();
+  context.cublas = lease_->cublas.get();
+  context.workspace = workspace_;
+  context.workspace_bytes = workspace_bytes_;
+  std::vector<SgemmArgs> problems;
+  problems.reserve(members_.size());
+  for (const Member& member : members_) problems.push_back(DeviceArgs(member));
+  if (batch_.kernel->info().batch_invariant) {
+    const absl::Status launch = batch_.kernel->Launch(problems, context);
+    for (Member& member : members_) member.status = launch;
+    return CheckLaunch(launch);
+  }
+  for (size_t i = 0; i < members_.size(); ++i) {
+    members_[i].status = batch_.kernel->Launch({&problems[i], 1}, context);
+    absl::Status device = CheckLaunch(members_[i].status);
+    if (!device.ok()) return device;
+  }
+  return absl::OkStatus();
+}
+
+// A launch that fails on a sound device is its tasks' trouble alone; one that
+// took the device down with it is everybody's.
+absl::Status CudaBatch::CheckLaunch(const absl::Status& launch) {
+  if (launch.ok()) return launch;
+  report_.launch_status.Update(launch);
+  cudaGetLastError();  // else the next launch would be blamed for it
+  const cudaError_t error = cudaStreamQuery(lease_->stream.get());
+  if (error == cudaErrorNotReady) {
+    cudaGetLastError();
+    return absl::OkStatus();
+  }
+  return CudaStatus(error, "after a failed launch, cudaStreamQuery");
+}
+
+bool CudaBatch::Poll() {
+  if (members_.empty() || !report_.status.ok()) return true;
+  const cudaError_t error = cudaEventQuery(lease_->copied_out.get());
+  if (error == cudaErrorNotReady) {
+    cudaGetLastError();  // it counts as an error of the next launch else
+    return false;
+  }
+  report_.status = CudaStatus(error, "cudaEventQuery");
+  return true;
+}
+
+void CudaBatch::Finish() {
+  const StageRange range("gemmd finish", batch_.id);
+  if (report_.status.ok()) {
+    if (!members_.empty()) MeasureStages();
+  } else {
+    // Copies may still be under way into memory that is about to be given
+    // back. The result does not matter any more.
+    cudaStreamSynchronize(lease_->stream.get());
+  }
+  block_.Reset();
+  EndMembers();
+}
+
+void CudaBatch::MeasureStages() {
+  report_.seconds.h2d = SecondsBetween(lease_->started, lease_->copied_in);
+  report_.seconds.compute = SecondsBetween(lease_->copied_in, lease_->computed);
+  report_.seconds.d2h = SecondsBetween(lease_->computed, lease_->copied_out);
+}
+
+void CudaBatch::EndMembers() {
+  for (Member& member : members_) {
+    StageSeconds seconds = SecondsUntil(member.task->spec(), enqueued_);
+    report_.seconds.queue = std::max(report_.seconds.queue, seconds.queue);
+    seconds.h2d = report_.seconds.h2d;
+    seconds.compute = report_.seconds.compute;
+    seconds.d2h = report_.seconds.d2h;
+    absl::Status status;
+    if (!report_.status.ok()) {
+      status = DeviceFaultError(report_.device);
+    } else if (!member.status.ok()) {
+      status = KernelFaultError(*batch_.kernel);
+    }
+    member.task->Finish(std::move(status), seconds, report_.device,
+                        report_.tasks);
+  }
+}
+
+void CudaBatch::Fail(const absl::Status& device_status) {
+  report_.status = device_status;
+  enqueued_ = MonotonicClock::now();
+  for (const std::shared_ptr<Task>& task : batch_.tasks) {
+    if (!StartInTime(*task, enqueued_, report_.device)) continue;
+    members_.push_back({task.get(), nullptr, nullptr, absl::OkStatus()});
+  }
+  report_.tasks = static_cast<int>(members_.size());
+  EndMembers();
+}
+
+void CudaBatch::Report() { std::move(done_)(report_); }
+
+}  // namespace gemmd

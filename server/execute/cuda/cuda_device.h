@@ -1,0 +1,90 @@
+// A CUDA device: its leases, its memory, and the thread that drives them.
+
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "kernels/registry.h"
+#include "server/execute/backend.h"
+#include "server/execute/cuda/cuda_batch.h"
+#include "server/execute/cuda/device_memory_pool.h"
+#include "server/execute/cuda/lease.h"
+#include "server/mutex.h"
+
+namespace gemmd {
+
+// One thread talks to the device: it enqueues batches on free leases and polls
+// the last event of those under way, so no thread waits on a stream and the
+// copies and launches of different leases overlap. It spins while something is
+// under way and for a moment after, naps through long products, and sleeps when
+// there is nothing to do.
+//
+// After an error that the device cannot be trusted after, every batch fails
+// with that error.
+class CudaDevice : public Device {
+ public:
+  // Takes `info.streams` leases and `memory_bytes` of device `ordinal`, or what
+  // there is of it. `registry` and `staging` outlive it.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(
+      DeviceInfo info, int ordinal, size_t memory_bytes,
+      const KernelRegistry& registry, StagingPool& staging);
+
+  ~CudaDevice() override;
+
+  const DeviceInfo& info() const override { return info_; }
+  void Execute(Batch batch, BatchDone done) override;
+  absl::Status Warm() override;
+
+  const DeviceMemoryPool& memory() const { return *memory_; }
+
+ private:
+  using Job = absl::AnyInvocable<void()>;
+
+  CudaDevice(DeviceInfo info, int ordinal, const KernelRegistry& registry,
+             StagingPool& staging);
+
+  void Post(Job job) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // All below run on the device's thread.
+  void Drive();
+  bool RunPosted();
+  bool EnqueueWaiting();
+  bool FinishDone();
+  // Spins, naps or sleeps until there may be something to do; false: the end.
+  bool Rest();
+  void End(std::unique_ptr<CudaBatch> batch);
+  absl::Status WarmLease(Lease& lease, bool all_sizes);
+  absl::Status WarmKernels(Lease& lease, std::span<const int64_t> sizes);
+  absl::Status WarmCopies(Lease& lease);
+
+  const DeviceInfo info_;
+  const int ordinal_;
+  const KernelRegistry& registry_;
+  StagingPool& staging_;
+  std::unique_ptr<DeviceMemoryPool> memory_;
+  std::vector<Lease> leases_;  // never resized after Create
+
+  // Of the device's thread alone.
+  std::vector<Lease*> free_leases_;
+  std::deque<std::unique_ptr<CudaBatch>> waiting_;
+  std::vector<std::unique_ptr<CudaBatch>> running_;
+  absl::Status fault_;
+  MonotonicTime last_progress_{};
+
+  Mutex mu_;
+  std::deque<Job> posted_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  CondVar wake_;
+  // Tells a spinning thread, without the lock, to look at the two above.
+  std::atomic<bool> attention_{false};
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace gemmd

@@ -1,0 +1,111 @@
+// A CUDA backend for a test, where there is a device.
+
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <latch>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/registry.h"
+#include "server/execute/cuda/cuda_backend.h"
+#include "tests/unit/server/execute/backend_problem.h"
+#include "tests/unit/server/schedule/fakes.h"
+
+namespace gemmd {
+
+// Skips without a device, and fails instead where GEMMD_REQUIRE_GPU=1.
+class CudaBackendFixture : public ::testing::Test {
+ protected:
+  void SetUp() override { Make({}); }
+
+  void Make(const BackendOptions& options) {
+    backend_.reset();
+    absl::StatusOr<std::unique_ptr<Backend>> backend =
+        CreateCudaBackend(options, registry_);
+    if (!backend.ok()) {
+      const char* const required = std::getenv("GEMMD_REQUIRE_GPU");
+      if (required != nullptr && std::string(required) == "1") {
+        FAIL() << backend.status();
+      }
+      GTEST_SKIP() << backend.status();
+    }
+    backend_ = *std::move(backend);
+  }
+
+  Device& device() { return *backend_->devices()[0]; }
+  StagingPool& staging() { return backend_->staging(); }
+
+  const SgemmKernel& Kernel(absl::string_view name) {
+    const absl::StatusOr<const SgemmKernel*> kernel = registry_.Find(name);
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    return **kernel;
+  }
+
+  // Every kernel of the device that this machine can run.
+  std::vector<const SgemmKernel*> Kernels() {
+    std::vector<const SgemmKernel*> kernels;
+    for (const KernelEntry& entry : registry_.entries()) {
+      if (entry.kernel != nullptr && entry.info.space == MemorySpace::kDevice) {
+        kernels.push_back(entry.kernel.get());
+      }
+    }
+    return kernels;
+  }
+
+  // Runs a batch to its end.
+  BatchReport Run(Batch batch) {
+    BatchReport report;
+    std::latch done(1);
+    device().Execute(std::move(batch), [&](const BatchReport& r) {
+      report = r;
+      done.count_down();
+    });
+    done.wait();
+    return report;
+  }
+
+  std::shared_ptr<Task> MakeTask(const SgemmKernel& kernel, Ending& ending,
+                                 GemmShape shape = {8, 8, 8},
+                                 MonotonicTime deadline = kNever) {
+    BackendProblem problem(staging(), kernel, shape, 1, 0, random_);
+    problem.spec().deadline = deadline;
+    return problem.MakeTask(ending.For());
+  }
+
+  const unsigned seed_ = std::random_device{}();
+  const testing::ScopedTrace trace_{__FILE__, __LINE__,
+                                    testing::Message() << "seed " << seed_};
+  std::mt19937 random_{seed_};
+  const KernelRegistry registry_ = KernelRegistry::Create();
+  std::unique_ptr<Backend> backend_;
+};
+
+// A device kernel of which a test says what a launch does.
+class ScriptedDeviceKernel : public SgemmKernel {
+ public:
+  explicit ScriptedDeviceKernel(bool batch_invariant)
+      : SgemmKernel({.name = "scripted",
+                     .description = "scripted",
+                     .space = MemorySpace::kDevice,
+                     .batch_invariant = batch_invariant}) {}
+  absl::Status Supports(const SgemmArgs&) const override {
+    return absl::OkStatus();
+  }
+  absl::Status Launch(std::span<const SgemmArgs> problems,
+                      const LaunchContext& context) const override {
+    launches.push_back(problems.size());
+    return on_launch ? on_launch(problems, context) : absl::OkStatus();
+  }
+  mutable std::vector<size_t> launches;
+  std::function<absl::Status(std::span<const SgemmArgs>, const LaunchContext&)>
+      on_launch;
+};
+
+}  // namespace gemmd
