@@ -73,6 +73,11 @@ std::shared_ptr<grpc::Channel> NewChannel(const ClientOptions& options) {
                    Milliseconds(options.connect_timeout));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Asks after a silent server while calls wait (seldom: servers take frequent
+  // pings for abuse), and with that gives TCP the time after which unread data
+  // breaks the connection.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 310'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   arguments.SetUserAgentPrefix("gemmd-client");
   return grpc::CreateCustomChannel(
       options.address, grpc::InsecureChannelCredentials(), arguments);

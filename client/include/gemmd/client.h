@@ -84,10 +84,13 @@ class SgemmHandle {
 // Memory: an operand whose rows are packed is sent from where it lies; one with
 // a leading dimension is copied once on the way. The operands must stay as they
 // are until the call is done. The answer is copied once, from the network into
-// its matrix. A call is done when it has its answer and the network has let go
-// of the operands: at its deadline at the latest, except for a server that
-// stops reading in the middle of a large operand, which holds a call until the
-// connection breaks.
+// its matrix.
+//
+// Deadline: a call is done when it has its answer or error and the network has
+// let go of its operands, which gRPC waits for. A server that stops reading in
+// the middle of a large operand (stopped, or its host gone) can so hold a call
+// past its deadline, until it reads on or the connection breaks: after 20 s
+// over TCP, over a unix socket when the server ends.
 class Client {
  public:
   // Makes a client; connects when the first call needs it, so a server need not

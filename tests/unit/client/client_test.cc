@@ -483,6 +483,60 @@ TEST(ClientTest, NoSocketAtThePathIsSaid) {
                     HasSubstr("No such file")));
 }
 
+// Greets like a server of HTTP/2, opens every window wide, and then reads no
+// further, until it is told to or destroyed.
+class StalledServer {
+ public:
+  StalledServer() {
+    listen(port_.fd(), 1);
+    thread_ = std::jthread([this](std::stop_token stop) { Run(stop); });
+  }
+
+  const std::string& address() const { return port_.address(); }
+  void ReadOn() { read_on_ = true; }
+
+ private:
+  void Run(std::stop_token stop) {
+    const int fd = accept(port_.fd(), nullptr, nullptr);
+    const unsigned char kGreeting[] = {
+        // SETTINGS: INITIAL_WINDOW_SIZE 2^30.
+        0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x40, 0, 0, 0,
+        // WINDOW_UPDATE of the connection by 2^30.
+        0, 0, 4, 8, 0, 0, 0, 0, 0, 0x40, 0, 0, 0};
+    EXPECT_EQ(write(fd, kGreeting, sizeof kGreeting),
+              ssize_t{sizeof kGreeting});
+    std::vector<char> sink(1 << 20);
+    while (!stop.stop_requested()) {
+      if (!read_on_ || recv(fd, sink.data(), sink.size(), MSG_DONTWAIT) <= 0) {
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+    }
+    close(fd);
+  }
+
+  DeadPort port_;
+  std::atomic<bool> read_on_ = false;
+  std::jthread thread_;
+};
+
+TEST(ClientTest, EndsLateOnlyWhileAStalledServerHoldsTheOperands) {
+  StalledServer server;
+  const auto client = NewClient({.address = server.address()});
+  const Matrix a(4000, 4000);  // far more than a socket takes
+  absl::Notification ended;
+  absl::Status status;
+  client->SgemmAsync(
+      {.a = a.view(), .b = a.view(), .timeout = absl::Milliseconds(300)},
+      [&](absl::StatusOr<SgemmAnswer> answer) {
+        status = answer.status();
+        ended.Notify();
+      });
+  EXPECT_FALSE(ended.WaitForNotificationWithTimeout(absl::Seconds(1)));
+  server.ReadOn();
+  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
 TEST(ClientTest, FindsAServerThatComesBack) {
   const Matrix a = RandomMatrix(2, 2);
   auto server = std::make_unique<FakeServer>(Answer);
