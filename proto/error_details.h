@@ -27,7 +27,8 @@ absl::Status QuotaError(absl::string_view subject, absl::string_view message,
 absl::Status UnavailableRetryError(absl::string_view message,
                                    absl::Duration retry_delay);
 
-// NOT_FOUND with ResourceInfo: `type` as "gemmd.v1.Matrix" or "gemmd.v1.Kernel".
+// NOT_FOUND with ResourceInfo: `type` as "gemmd.v1.Matrix" or
+// "gemmd.v1.Kernel".
 absl::Status ResourceNotFoundError(absl::string_view type,
                                    absl::string_view name,
                                    absl::string_view message);

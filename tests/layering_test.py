@@ -33,7 +33,7 @@ SERVER_MAY_INCLUDE = {
     "schedule": ["execute"],
     "execute": ["schedule"],
     "store": ["execute"],
-    "observe": ["schedule"],
+    "observe": ["schedule", "execute"],
 }
 
 # (what is included, which files may, why); the status codes of
