@@ -29,6 +29,10 @@ class Server {
   virtual int grpc_port() const = 0;
   virtual int http_port() const = 0;
 
+  // "grpc listening on 127.0.0.1:50051\n" and the like, one line for each
+  // address that is open: what the program prints and scripts read.
+  virtual std::string ListeningLines() const = 0;
+
   // Blocks until Shutdown was asked for or a device fault calls for it.
   virtual void Wait() = 0;
 

@@ -47,10 +47,10 @@ constexpr Series kSeries[] = {
 }  // namespace
 
 DeviceSampler::DeviceSampler(std::unique_ptr<NvmlLibrary> library,
-                             std::span<const DeviceInfo> devices,
+                             std::span<const SampledDevice> devices,
                              absl::Duration interval)
     : library_(std::move(library)) {
-  for (const DeviceInfo& device : devices) {
+  for (const SampledDevice& device : devices) {
     const auto found = library_->FindDevice(device.uuid);
     if (!found.ok()) {
       Log(LogLevel::kInfo, "no samples of a device",

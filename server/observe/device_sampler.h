@@ -7,15 +7,21 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/execute/backend.h"
 #include "server/mutex.h"
 #include "server/observe/nvml_library.h"
 
 namespace gemmd {
+
+// A device in use, and how NVML knows it.
+struct SampledDevice {
+  int index = 0;     // the label `device`
+  std::string uuid;  // "GPU-..."
+};
 
 // Utilisation, memory, power, temperature, clock and energy of GPUs. A value
 // that a GPU does not give is left out.
@@ -26,7 +32,8 @@ class DeviceSampler : public prometheus::Collectable {
   // Samples now and then every `interval`. Devices that NVML does not know by
   // their UUID are left out, with a line in the log.
   DeviceSampler(std::unique_ptr<NvmlLibrary> library,
-                std::span<const DeviceInfo> devices, absl::Duration interval);
+                std::span<const SampledDevice> devices,
+                absl::Duration interval);
   ~DeviceSampler() override;
 
   // The last samples.
@@ -34,7 +41,7 @@ class DeviceSampler : public prometheus::Collectable {
 
  private:
   struct Entry {
-    int index;  // as in DeviceInfo
+    int index;
     NvmlLibrary::Device device;
     GpuSample sample;
   };

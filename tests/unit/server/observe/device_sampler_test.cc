@@ -26,8 +26,8 @@ class DeviceSamplerTest : public ::testing::Test {
 TEST_F(DeviceSamplerTest, RendersWhatTheGpuTellsAndLeavesOutTheRest) {
   auto library = NvmlLibrary::Load(FAKE_NVML);
   ASSERT_TRUE(library.ok()) << library.status();
-  const DeviceInfo devices[] = {{.index = 2, .uuid = "GPU-fake"},
-                                {.index = 3, .uuid = "GPU-other"}};
+  const SampledDevice devices[] = {{.index = 2, .uuid = "GPU-fake"},
+                                   {.index = 3, .uuid = "GPU-other"}};
   metrics_.AddSource(std::make_shared<DeviceSampler>(*std::move(library),
                                                      devices, absl::Hours(1)));
   const Exposition scrape = Scrape();
@@ -48,7 +48,7 @@ TEST_F(DeviceSamplerTest, RendersWhatTheGpuTellsAndLeavesOutTheRest) {
 TEST_F(DeviceSamplerTest, SamplesByItsTimerAndNotByTheScrape) {
   auto library = NvmlLibrary::Load(FAKE_NVML);
   ASSERT_TRUE(library.ok()) << library.status();
-  const DeviceInfo device{.uuid = "GPU-fake"};
+  const SampledDevice device{.uuid = "GPU-fake"};
   const std::string series = "gemmd_device_power_watts{device=\"0\"}";
   {
     auto slow = std::make_shared<DeviceSampler>(

@@ -1,0 +1,80 @@
+// The program gemmd. Exit codes: 0 stopped as asked, 1 could not start, 2 bad
+// flags, 3 a device failed, 128 + n ended by a second signal n (or by the
+// first, while starting).
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <iostream>
+#include <thread>
+
+#include "server/observe/logging.h"
+#include "server/options.h"
+#include "server/rpc/malloc_settings.h"
+#include "server/server.h"
+
+namespace {
+
+enum ExitCode { kOk = 0, kCannotStart = 1, kUsage = 2, kDeviceFault = 3 };
+
+// Never destroyed: the signal thread may be calling it at any time.
+std::atomic<gemmd::Server*> g_server{nullptr};
+
+// From the handler to the signal thread. Blocking the signals and sigwait would
+// be simpler, but OpenBLAS starts threads before main, which do not block them.
+int g_signals[2];
+
+void OnSignal(int signal) {
+  const char byte = static_cast<char>(signal);
+  if (write(g_signals[1], &byte, 1) != 1) _exit(128 + signal);
+}
+
+// The first signal asks for a drain, the second ends the process.
+void FollowSignals() {
+  char signal;
+  for (bool first = true; read(g_signals[0], &signal, 1) == 1; first = false) {
+    gemmd::Server* server = g_server.load();
+    if (!first || server == nullptr) _exit(128 + signal);
+    server->RequestShutdown();
+  }
+}
+
+void HandleSignals() {
+  if (pipe(g_signals) != 0) _exit(kCannotStart);
+  std::thread(FollowSignals).detach();
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  for (const int n : {SIGTERM, SIGINT}) sigaction(n, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a closed socket or pipe is an error code
+}
+
+int Fail(const absl::Status& status, ExitCode code) {
+  std::cerr << "gemmd: " << status.message() << std::endl;
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  gemmd::ConfigureMalloc();
+  const auto line = gemmd::ParseCommandLine(argc, argv);
+  if (!line.ok()) return Fail(line.status(), kUsage);
+  std::cout << line->output;
+  if (line->exit) return kOk;
+  const absl::Status logging =
+      gemmd::InitLogging(line->options.log_level, line->options.log_format);
+  if (!logging.ok()) return Fail(logging, kUsage);
+  HandleSignals();
+  auto server = gemmd::Server::Start(line->options);
+  if (!server.ok()) {
+    const bool usage = absl::IsInvalidArgument(server.status());
+    return Fail(server.status(), usage ? kUsage : kCannotStart);
+  }
+  g_server.store(server->release());
+  std::cout << g_server.load()->ListeningLines() << std::flush;
+  g_server.load()->Wait();
+  const absl::Status ended = g_server.load()->Shutdown();
+  return ended.ok() ? kOk : Fail(ended, kDeviceFault);
+}

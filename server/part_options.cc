@@ -1,0 +1,55 @@
+#include "server/part_options.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/observe/build_info.h"
+
+namespace gemmd {
+
+AdmissionOptions AdmissionOptionsOf(const ServerOptions& options) {
+  AdmissionOptions admission;
+  // As many again may be running or on their way back.
+  admission.max_requests = 2 * options.queue_max_requests;
+  admission.max_bytes = options.queue_max_bytes;
+  return admission;
+}
+
+BackendOptions BackendOptionsOf(const ServerOptions& options) {
+  BackendOptions backend;
+  backend.backend = options.backend;
+  backend.streams_per_device = options.streams_per_device;
+  backend.devices = options.devices;
+  backend.staging_bytes = options.pinned_pool_bytes;
+  return backend;
+}
+
+BatchSchedulerOptions SchedulerOptionsOf(const ServerOptions& options) {
+  BatchSchedulerOptions scheduler;
+  scheduler.queue.max_batch_requests = options.max_batch_requests;
+  scheduler.queue.max_queue_delay =
+      absl::ToChronoNanoseconds(options.max_queue_delay);
+  scheduler.queue.max_requests = options.queue_max_requests;
+  scheduler.queue.max_bytes = options.queue_max_bytes;
+  return scheduler;
+}
+
+RpcOptions RpcOptionsOf(const ServerOptions& options) {
+  RpcOptions rpc;
+  rpc.listen = options.listen;
+  rpc.unix_socket = options.unix_socket;
+  rpc.kernel = options.kernel;
+  rpc.max_inline_bytes = options.max_inline_bytes;
+  rpc.max_streams = options.max_streams;
+  rpc.max_connection_age = options.max_connection_age;
+  rpc.channelz = options.channelz;
+  rpc.version = std::string(BuildVersion());
+  rpc.build = absl::StrCat("revision ", BuildRevision(), ", CUDA ", BuildCuda(),
+                           ", ", BuildCompiler());
+  rpc.max_queue_requests = options.queue_max_requests;
+  rpc.max_queue_bytes = options.queue_max_bytes;
+  rpc.max_batch_requests = options.max_batch_requests;
+  rpc.max_queue_delay = options.max_queue_delay;
+  return rpc;
+}
+
+}  // namespace gemmd

@@ -1,0 +1,303 @@
+#include "server/server.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "kernels/registry.h"
+#include "server/execute/backend.h"
+#include "server/listen_address.h"
+#include "server/monotonic_time.h"
+#include "server/mutex.h"
+#include "server/observe/build_info.h"
+#include "server/observe/device_sampler.h"
+#include "server/observe/http_server.h"
+#include "server/observe/logging.h"
+#include "server/observe/metrics.h"
+#include "server/part_options.h"
+#include "server/rpc/service.h"
+#include "server/schedule/admission.h"
+#include "server/schedule/batch_scheduler.h"
+#include "server/status_pages.h"
+
+namespace gemmd {
+namespace {
+
+constexpr absl::Duration kDeviceSampleInterval = absl::Seconds(2);
+
+// The error, with where it comes from in front.
+absl::Status InvalidFlag(absl::string_view flag, const absl::Status& status) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", status.message()));
+}
+
+// One line for each reason why kernels cannot run here.
+void LogUnavailableKernels(const KernelRegistry& registry) {
+  std::map<std::string, std::vector<std::string>> kernels_by_reason;
+  for (const KernelEntry& entry : registry.entries()) {
+    if (entry.kernel != nullptr) continue;
+    kernels_by_reason[entry.unavailable_reason].push_back(entry.info.name);
+  }
+  for (const auto& [reason, kernels] : kernels_by_reason) {
+    Log(LogLevel::kInfo, "kernels not available",
+        {{"reason", reason}, {"kernels", absl::StrJoin(kernels, ",")}});
+  }
+}
+
+class GemmServer : public Server, private BatchObserver {
+ public:
+  explicit GemmServer(const ServerOptions& options)
+      : options_(options),
+        registry_(KernelRegistry::Create()),
+        metrics_(options.metrics, registry_),
+        admission_(AdmissionOptionsOf(options)) {}
+
+  ~GemmServer() override { (void)Shutdown(); }
+
+  absl::Status Start();
+
+  int grpc_port() const override { return grpc_port_; }
+  int http_port() const override { return http_port_; }
+  std::string ListeningLines() const override;
+
+  void Wait() override {
+    MutexLock lock(&mu_);
+    while (state_ != State::kDraining) changed_.Wait(&mu_);
+  }
+
+  void RequestShutdown() override { BeginDrain(absl::OkStatus()); }
+
+  absl::Status Shutdown() override;
+
+ private:
+  enum class State { kStarting, kServing, kDraining };
+
+  absl::Status StartHttp();
+  absl::Status StartDevices();
+  absl::Status CheckKernel() const;
+  void StartNvml(const std::vector<SampledDevice>& devices);
+  absl::Status StartRpc();
+
+  // Turns health to NOT_SERVING and wakes Wait. The first fault is kept.
+  void BeginDrain(const absl::Status& fault);
+  std::string NotReadyReason();
+
+  void OnBatch(const Batch& batch, const BatchReport& report) override {
+    metrics_.OnBatch(batch, report);
+  }
+  void OnQueueDepth(int requests, size_t bytes) override {
+    metrics_.OnQueueDepth(requests, bytes);
+  }
+  void OnDeviceFault(int device, const absl::Status& status) override;
+
+  // In the order of the wiring: each part uses those above it, and is taken
+  // down before them.
+  const ServerOptions options_;
+  int grpc_port_ = 0;  // both constant after Start
+  int http_port_ = 0;
+  const KernelRegistry registry_;
+  Metrics metrics_;
+  Admission admission_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<BatchScheduler> scheduler_;
+  std::unique_ptr<RpcServer> rpc_;
+
+  Mutex mu_;
+  CondVar changed_;
+  State state_ ABSL_GUARDED_BY(mu_) = State::kStarting;
+  bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status fault_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::Status GemmServer::Start() {
+  Log(LogLevel::kInfo, "starting",
+      {{"version", std::string(BuildVersion())},
+       {"revision", std::string(BuildRevision())},
+       {"cuda", std::string(BuildCuda())}});
+  LogUnavailableKernels(registry_);
+  // First, so that probes are answered while devices warm up.
+  absl::Status status = StartHttp();
+  if (status.ok()) status = StartDevices();
+  if (status.ok()) status = StartRpc();
+  if (!status.ok()) return status;
+  MutexLock lock(&mu_);
+  // A device may have failed already under the first requests.
+  if (state_ == State::kStarting) {
+    state_ = State::kServing;
+    rpc_->SetServing(true);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GemmServer::StartHttp() {
+  if (options_.http_listen.empty()) return absl::OkStatus();
+  auto http = HttpServer::Start(
+      options_.http_listen,
+      StatusPages(&metrics_, [this] { return NotReadyReason(); }));
+  if (!http.ok()) return http.status();
+  http_ = *std::move(http);
+  http_port_ = http_->port();
+  return absl::OkStatus();
+}
+
+absl::Status GemmServer::StartDevices() {
+  auto backend = CreateBackend(BackendOptionsOf(options_), registry_);
+  if (!backend.ok()) return backend.status();
+  backend_ = *std::move(backend);
+  if (absl::Status status = CheckKernel(); !status.ok()) return status;
+  std::vector<SampledDevice> sampled;
+  for (const auto& device : backend_->devices()) {
+    const MonotonicTime start = MonotonicClock::now();
+    if (absl::Status status = device->Warm(); !status.ok()) return status;
+    const DeviceInfo& info = device->info();
+    sampled.push_back({info.index, info.uuid});
+    metrics_.SetDevice(info, /*up=*/true);
+    Log(LogLevel::kInfo, "device ready",
+        {{"backend", std::string(backend_->name())},
+         {"device", absl::StrCat(info.index)},
+         {"name", info.name},
+         {"streams", absl::StrCat(info.streams)},
+         {"warm_up_seconds",
+          absl::StrFormat("%.3f", Seconds(MonotonicClock::now() - start))}});
+  }
+  if (metrics_.enabled() && backend_->name() == "cuda") {
+    StartNvml(sampled);
+  }
+  return absl::OkStatus();
+}
+
+// A kernel that could never run is an error now and not of every request.
+absl::Status GemmServer::CheckKernel() const {
+  if (options_.kernel.empty() || options_.kernel == "auto") {
+    return absl::OkStatus();
+  }
+  const auto kernel = registry_.Find(options_.kernel);
+  if (!kernel.ok()) return InvalidFlag("--kernel", kernel.status());
+  if ((*kernel)->info().space == backend_->kernel_space()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--kernel: ", options_.kernel, " does not run on the ",
+                   backend_->name(), " backend, which is in use"));
+}
+
+void GemmServer::StartNvml(const std::vector<SampledDevice>& devices) {
+  auto library = NvmlLibrary::Load();
+  if (!library.ok()) {
+    Log(LogLevel::kInfo, "no GPU samples: NVML is not available",
+        {{"reason", std::string(library.status().message())}});
+    return;
+  }
+  metrics_.AddSource(std::make_shared<DeviceSampler>(
+      *std::move(library), devices, kDeviceSampleInterval));
+}
+
+absl::Status GemmServer::StartRpc() {
+  metrics_.SetQueueCapacity(options_.queue_max_requests);
+  scheduler_ = BatchScheduler::Create(SchedulerOptionsOf(options_),
+                                      backend_->devices(), this);
+  auto rpc =
+      RpcServer::Start(RpcOptionsOf(options_), {.scheduler = scheduler_.get(),
+                                                .backend = backend_.get(),
+                                                .registry = &registry_,
+                                                .admission = &admission_,
+                                                .metrics = &metrics_});
+  if (!rpc.ok()) return rpc.status();
+  MutexLock lock(&mu_);
+  rpc_ = *std::move(rpc);
+  grpc_port_ = rpc_->port();
+  return absl::OkStatus();
+}
+
+std::string GemmServer::ListeningLines() const {
+  std::string lines;
+  const auto add = [&lines](absl::string_view what, const std::string& address,
+                            int port) {
+    if (address.empty()) return;
+    absl::StrAppend(&lines, what, " listening on ",
+                    ParseListenAddress(address)->WithPort(port), "\n");
+  };
+  add("grpc", options_.listen, grpc_port_);
+  if (!options_.unix_socket.empty()) {
+    absl::StrAppend(&lines, "grpc listening on unix:", options_.unix_socket,
+                    "\n");
+  }
+  add("http", options_.http_listen, http_port_);
+  return lines;
+}
+
+void GemmServer::BeginDrain(const absl::Status& fault) {
+  MutexLock lock(&mu_);
+  if (fault_.ok()) fault_ = fault;
+  state_ = State::kDraining;
+  if (rpc_ != nullptr && !shut_down_) rpc_->SetServing(false);
+  changed_.SignalAll();
+}
+
+std::string GemmServer::NotReadyReason() {
+  MutexLock lock(&mu_);
+  switch (state_) {
+    case State::kStarting:
+      return "starting: devices are warming up";
+    case State::kServing:
+      return "";
+    case State::kDraining:
+      break;
+  }
+  return fault_.ok() ? "draining: the server was asked to stop"
+                     : "draining: a device has failed";
+}
+
+void GemmServer::OnDeviceFault(int device, const absl::Status& status) {
+  metrics_.OnDeviceFault(device, status);
+  Log(LogLevel::kError, "device failed",
+      {{"device", absl::StrCat(device)},
+       {"error", std::string(status.message())}});
+  BeginDrain(status);
+}
+
+absl::Status GemmServer::Shutdown() {
+  BeginDrain(absl::OkStatus());
+  {
+    MutexLock lock(&mu_);
+    if (std::exchange(shut_down_, true)) return fault_;
+  }
+  if (rpc_ != nullptr) {
+    Log(LogLevel::kInfo, "draining",
+        {{"delay", absl::FormatDuration(options_.drain_delay)},
+         {"timeout", absl::FormatDuration(options_.drain_timeout)}});
+    absl::SleepFor(options_.drain_delay);
+    rpc_->RefuseNew();
+    const MonotonicTime deadline =
+        MonotonicClock::now() +
+        absl::ToChronoNanoseconds(options_.drain_timeout);
+    const bool queue_done = scheduler_->Drain(deadline);
+    const bool calls_done = rpc_->Shutdown(deadline);
+    if (!queue_done || !calls_done) {
+      Log(LogLevel::kWarn,
+          "requests were cut off: --drain-timeout was too short");
+    }
+    Log(LogLevel::kInfo, "stopped");
+  }
+  rpc_.reset();
+  scheduler_.reset();
+  http_.reset();
+  backend_.reset();
+  MutexLock lock(&mu_);
+  return fault_;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options) {
+  auto server = std::make_unique<GemmServer>(options);
+  absl::Status status = server->Start();
+  if (!status.ok()) return status;
+  return server;
+}
+
+}  // namespace gemmd
