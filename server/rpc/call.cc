@@ -13,7 +13,10 @@ Call::Call(CallEnvironment* environment, grpc::ServerCompletionQueue* queue,
   context_.AsyncNotifyWhenDone(done_.tag());
 }
 
-Call::~Call() { environment_->calls.Remove(); }
+Call::~Call() {
+  if (begun_) environment_->begun.Remove();
+  environment_->calls.Remove();
+}
 
 MonotonicTime Call::Deadline() const {
   using std::chrono::system_clock;
@@ -34,6 +37,8 @@ void Call::Arrived(bool ok) {
     return;
   }
   arrival_ = MonotonicClock::now();
+  begun_ = true;
+  environment_->begun.Add();
   environment_->dependencies.metrics->CallStarted(method_);
   Renew();
   Begin();

@@ -73,6 +73,7 @@ class Call {
   const Method method_;
   grpc::ServerContext context_;
   MonotonicTime arrival_;
+  bool begun_ = false;  // set at the arrival
   grpc::StatusCode code_ = grpc::StatusCode::OK;
   std::atomic<int> last_events_{2};  // the last to come deletes
   MethodCompletion<Call> arrived_{this, &Call::Arrived};

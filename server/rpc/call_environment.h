@@ -43,6 +43,7 @@ struct CallEnvironment {
   HealthAsyncService health_service;
   HealthRegistry health;
   LiveCount calls;    // offered, running or being answered
+  LiveCount begun;    // of those, the ones that a client began
   LiveCount answers;  // staging buffers that gRPC still sends from
   std::atomic<bool> refusing{false};      // set once, read by each new product
   std::atomic<int> inflight_products{0};  // a gauge; orders nothing

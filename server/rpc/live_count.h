@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "server/monotonic_time.h"
 #include "server/mutex.h"
 
 namespace gemmd {
@@ -23,6 +24,15 @@ class LiveCount {
   void WaitForNone() {
     MutexLock lock(&mu_);
     while (count_ > 0) none_.Wait(&mu_);
+  }
+
+  // Blocks until the count is 0 or `deadline`; true if it is 0.
+  bool WaitForNoneUntil(MonotonicTime deadline) {
+    MutexLock lock(&mu_);
+    while (count_ > 0 && MonotonicClock::now() < deadline) {
+      none_.WaitUntil(&mu_, deadline);
+    }
+    return count_ == 0;
   }
 
   int count() const {

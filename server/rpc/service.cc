@@ -38,6 +38,9 @@ constexpr absl::Duration kKeepalivePeriod = absl::Seconds(30);
 constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);
 constexpr absl::Duration kClientPingPeriod = absl::Seconds(5);
 
+// How long clients have to close their connections once all calls have ended.
+constexpr MonotonicDuration kGoodbye = std::chrono::milliseconds(100);
+
 // How long calls of a connection past its age may still take.
 constexpr absl::Duration kConnectionAgeGrace = absl::Minutes(5);
 
@@ -185,14 +188,17 @@ bool RpcServerImpl::Shutdown(MonotonicTime deadline) {
   RefuseNew();
   environment_.health.SetServing(false);
   environment_.health.EndAll();
-  // gRPC waits for the calls in progress and then cancels the rest, which ends
-  // their tasks, which posts their Finish; only when the last call is gone may
-  // the queues be shut down.
-  const auto now = MonotonicClock::now();
-  const auto left = std::min<MonotonicDuration>(std::max(deadline, now) - now,
-                                                std::chrono::hours(24));
-  server_->Shutdown(std::chrono::system_clock::now() + left);
-  const bool in_time = MonotonicClock::now() < deadline;
+  // The calls are waited for here and not by gRPC: its Shutdown also waits for
+  // every connection to say goodbye, and a client that is idle (or stopped)
+  // takes seconds or for ever to do so.
+  const bool in_time = environment_.begun.WaitForNoneUntil(deadline);
+  const MonotonicDuration goodbye =
+      in_time ? kGoodbye : MonotonicDuration::zero();
+  // Cancels what is left then, which ends its tasks, which posts their Finish;
+  // only when the last call is gone may the queues be shut down.
+  server_->Shutdown(
+      std::chrono::system_clock::now() +
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(goodbye));
   environment_.calls.WaitForNone();
   loops_.clear();
   return in_time;

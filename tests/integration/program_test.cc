@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -68,8 +69,11 @@ TEST_P(ProgramSignalTest, SaysItsPortsServesAndStopsAsAsked) {
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_LE(testing::ErrorRatio(request, response), 1.0);
   EXPECT_EQ(testing::HttpGet(PortOf(lines[1]), "/readyz").status, 200);
+  const auto asked = std::chrono::steady_clock::now();
   program.Signal(GetParam());
   EXPECT_EQ(program.Wait(), 0);
+  // This process holds a connection open and does nothing with it.
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(3));
   EXPECT_THAT(program.error, HasSubstr("stopped"));
 }
 
