@@ -1,0 +1,370 @@
+"""gemmctl as a program: what it says, how it ends and what it leaves behind."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import gemmd_process
+from gemmd_process import gemmctl
+
+DIGITS = (pathlib.Path(__file__).resolve().parents[2] /
+          "client/examples/digits/digits.npy")
+USAGE, UNAVAILABLE, DEADLINE, REJECTED = 2, 3, 4, 5
+
+
+class Folder(unittest.TestCase):
+    """A folder with a.npy (5 x 7), b.npy (7 x 3) and what a test adds."""
+
+    def setUp(self):
+        seed = int.from_bytes(os.urandom(4), "little")
+        print("seed", seed)
+        self.random = np.random.default_rng(seed)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.a = self.save("a.npy", self.matrix(5, 7))
+        self.b = self.save("b.npy", self.matrix(7, 3))
+
+    def matrix(self, rows, cols):
+        return self.random.uniform(-1, 1, (rows, cols)).astype(np.float32)
+
+    def save(self, name, array):
+        np.save(self.folder / name, array)
+        return array
+
+    def gemmctl(self, *arguments, **options):
+        return gemmctl(*arguments, cwd=self.folder, **options)
+
+    def assert_fails(self, result, code, *words):
+        """One line on stderr with these words, nothing on stdout."""
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertRegex(result.stderr, r"\Agemmctl: [^\n]+\n\Z")
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def assert_no_output(self):
+        left = {path.name for path in self.folder.iterdir()
+                if path.name.startswith(("c.npy", ".c"))}
+        self.assertEqual(left, set())
+
+
+class WithoutServerTest(Folder):
+    """What is wrong here is found here, before any connection is tried."""
+
+    def assert_refused(self, arguments, *words):
+        result = self.gemmctl("multiply", *arguments, "-o", "c.npy",
+                              "--server", "127.0.0.1:1")
+        self.assert_fails(result, USAGE, *words)
+        self.assert_no_output()
+
+    def test_missing_file(self):
+        self.assert_refused(["a.npy", "x.npy"], "x.npy", "no such file")
+
+    def test_empty_file(self):
+        (self.folder / "x.npy").touch()
+        self.assert_refused(["x.npy", "b.npy"], "x.npy", "empty")
+
+    def test_truncated_file(self):
+        whole = (self.folder / "a.npy").read_bytes()
+        (self.folder / "x.npy").write_bytes(whole[:-1])
+        self.assert_refused(["x.npy", "b.npy"], "truncated", "139 bytes",
+                            "wanted 140")
+
+    def test_truncated_header(self):
+        whole = (self.folder / "a.npy").read_bytes()
+        (self.folder / "x.npy").write_bytes(whole[:50])
+        self.assert_refused(["x.npy", "b.npy"], "truncated")
+
+    def test_not_a_matrix_file(self):
+        (self.folder / "x.npy").write_text("1,2\n3,4\n")
+        self.assert_refused(["x.npy", "b.npy"], "not a .npy file")
+
+    def test_other_types(self):
+        for dtype in ("f8", "f2", "i4", "u1", "c8", "?", "M8[s]"):
+            array = np.zeros((5, 7), dtype)
+            self.save("x.npy", array)
+            name = {"M8[s]": "<M8[s]"}.get(dtype, array.dtype.name)
+            self.assert_refused(["x.npy", "b.npy"], name,
+                                "wanted is float32", ".astype('float32')")
+
+    def test_other_ranks(self):
+        self.save("x.npy", np.zeros(7, np.float32))
+        self.assert_refused(["x.npy", "b.npy"], "one dimension",
+                            ".reshape(1, 7)", ".reshape(7, 1)")
+        for shape in ((), (1, 5, 7)):
+            self.save("x.npy", np.zeros(shape, np.float32))
+            self.assert_refused(["x.npy", "b.npy"], "dimensions")
+
+    def test_shapes_that_do_not_fit(self):
+        self.assert_refused(["b.npy", "a.npy"], "do not fit", "7 x 3", "5 x 7")
+        self.assert_refused(["a.npy", "a.npy"], "do not fit", "a.npy is 5 x 7",
+                            "with --transpose-b")
+        self.assert_refused(["a.npy", "b.npy", "--transpose-b"],
+                            "without --transpose-b")
+
+    def test_c_of_another_shape(self):
+        self.save("x.npy", self.matrix(3, 5))
+        self.assert_refused(["a.npy", "b.npy", "--c", "x.npy", "--beta", "1"],
+                            "x.npy is 3 x 5", "product is 5 x 3")
+
+    def test_c_and_beta_go_together(self):
+        self.save("x.npy", self.matrix(5, 3))
+        self.assert_refused(["a.npy", "b.npy", "--beta", "1"], "without --c")
+        self.assert_refused(["a.npy", "b.npy", "--c", "x.npy"],
+                            "without --beta")
+
+    def test_flags_that_do_not_exist(self):
+        self.assert_refused(["a.npy", "b.npy", "--nope"], "--nope", "--help")
+        self.assert_fails(self.gemmctl("frobnicate"), USAGE, "frobnicate")
+        self.assert_fails(self.gemmctl(), USAGE, "command", "multiply")
+
+    def test_values_that_cannot_be(self):
+        for flag, value in (("--alpha", "x"), ("--precision", "fp8"),
+                            ("--timeout", "-1"), ("--timeout", "soon"),
+                            ("--connections", "0"), ("--retries", "-1")):
+            self.assert_refused(["a.npy", "b.npy", flag, value], flag)
+        for shape in ("x", "1x2", "1x2x3x4", "-1"):
+            self.assert_fails(self.gemmctl("bench", "--shape=" + shape), USAGE,
+                              "--shape")
+
+    def test_missing_arguments(self):
+        result = self.gemmctl("multiply", "a.npy", "b.npy")
+        self.assert_fails(result, USAGE, "--output")
+
+    def test_output_that_cannot_be(self):
+        result = self.gemmctl("multiply", "a.npy", "b.npy", "-o", "no/c.npy")
+        self.assert_fails(result, USAGE, "no/c.npy", "No such file")
+        (self.folder / "dir").mkdir()
+        result = self.gemmctl("multiply", "a.npy", "b.npy", "-o", "dir")
+        self.assert_fails(result, USAGE, "dir is a directory")
+
+    def test_addresses_that_cannot_be(self):
+        for address in ("", "nowhere", "localhost:0", "localhost:99999",
+                        "unix:"):
+            result = self.gemmctl("health", "--server", address)
+            self.assert_fails(result, USAGE, "address")
+
+    def test_no_server_at_the_address(self):
+        with socket.socket() as taken:  # bound, and nobody listens
+            taken.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % taken.getsockname()[1]
+            for command in (["multiply", "a.npy", "b.npy", "-o", "c.npy"],
+                            ["info"], ["kernels"], ["health"], ["bench"]):
+                begin = time.monotonic()
+                result = self.gemmctl(*command, "--server", address)
+                self.assert_fails(result, UNAVAILABLE, address,
+                                  "refused", "check that gemmd runs")
+                self.assertLess(time.monotonic() - begin, 3)
+        self.assert_no_output()
+
+    def test_help_and_version(self):
+        for arguments in (["--help"], ["multiply", "--help"], ["--version"]):
+            result = self.gemmctl(*arguments)
+            self.assertEqual(result.returncode, 0)
+            self.assertIn("gemmctl", result.stdout)
+            self.assertEqual(result.stderr, "")
+
+
+class WithServerTest(Folder):
+    @classmethod
+    def setUpClass(cls):
+        cls.socket = f"/tmp/gemmctl_test.{os.getpid()}.sock"
+        cls.server = gemmd_process.Server("--unix-socket", cls.socket)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def ask(self, *arguments, **options):
+        return self.gemmctl(*arguments, "--server", self.server.address,
+                            **options)
+
+    def multiply(self, *arguments):
+        """The product, and what --json told of it."""
+        result = self.ask("multiply", *arguments, "-o", "c.npy", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "")
+        product = np.load(self.folder / "c.npy")
+        (self.folder / "c.npy").unlink()
+        return product, json.loads(result.stdout)
+
+    def assert_close(self, product, expected):
+        self.assertEqual(product.dtype, np.float32)
+        self.assertEqual(product.shape, expected.shape)
+        self.assertTrue(np.isfinite(product).all())
+        error = np.abs(product - expected).max()
+        self.assertLessEqual(error, 1e-5 * np.abs(expected).max())
+
+    def test_the_digits(self):
+        digits = np.load(DIGITS)
+        product, report = self.multiply(DIGITS, DIGITS, "--transpose-b")
+        self.assertEqual(report["rows"], 1797)
+        self.assertEqual(report["cols"], 1797)
+        # Sums of integers below 2^24: there is one right answer.
+        expected = digits.astype(np.int64) @ digits.astype(np.int64).T
+        self.assertTrue(np.array_equal(product, expected))
+
+    def test_the_report(self):
+        result = self.ask("multiply", "a.npy", "b.npy", "-o", "c.npy")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, "")  # talk goes to stderr
+        for word in ("c.npy: 5 x 3", "kernel", "device", "decode", "queue",
+                     "compute", "encode", "elapsed"):
+            self.assertIn(word, result.stderr)
+        _, report = self.multiply("a.npy", "b.npy")
+        self.assertEqual(report["k"], 7)
+        self.assertEqual(report["batch_size"], 1)
+        self.assertGreater(report["elapsed_seconds"], 0)
+        self.assertGreater(report["stage_seconds"]["compute"], 0)
+
+    def test_every_transpose_and_file_order(self):
+        expected = self.a.astype(np.float64) @ self.b
+        for ta in (False, True):
+            for tb in (False, True):
+                for order in "CF":
+                    a = self.a.T if ta else self.a
+                    b = self.b.T if tb else self.b
+                    self.save("x.npy", np.array(a, order=order))
+                    self.save("y.npy", np.array(b, order=order))
+                    flags = ["--transpose-a"] * ta + ["--transpose-b"] * tb
+                    product, _ = self.multiply("x.npy", "y.npy", *flags)
+                    self.assert_close(product, expected)
+
+    def test_alpha_beta_and_c_in_both_orders(self):
+        c = self.matrix(5, 3)
+        expected = (-0.5 * (self.a.astype(np.float64) @ self.b) +
+                    2.0 * c.astype(np.float64))
+        for order in "CF":
+            self.save("x.npy", np.array(c, order=order))
+            product, _ = self.multiply("a.npy", "b.npy", "--alpha", "-0.5",
+                                       "--beta", "2", "--c", "x.npy")
+            self.assert_close(product, expected)
+
+    def test_matrices_with_nothing_in_them(self):
+        for m, n, k in ((0, 3, 2), (3, 0, 2), (3, 2, 0)):
+            self.save("x.npy", np.zeros((m, k), np.float32))
+            self.save("y.npy", np.zeros((k, n), np.float32))
+            product, _ = self.multiply("x.npy", "y.npy")
+            self.assertTrue(np.array_equal(product, np.zeros((m, n))))
+
+    def test_a_unix_socket_and_several_connections(self):
+        result = self.gemmctl("multiply", "a.npy", "b.npy", "-o", "c.npy",
+                              "--server", "unix:" + self.socket,
+                              "--connections", "3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assert_close(np.load(self.folder / "c.npy"),
+                          self.a.astype(np.float64) @ self.b)
+
+    def test_every_available_kernel_by_its_name(self):
+        kernels = json.loads(self.ask("kernels", "--json").stdout)
+        available = [k["name"] for k in kernels if k["available"]]
+        self.assertIn("openblas", available)
+        self.assertIn("reference", available)
+        for name in available:
+            product, report = self.multiply("a.npy", "b.npy", "--kernel", name)
+            self.assertEqual(report["kernel"], name)
+            self.assert_close(product, self.a.astype(np.float64) @ self.b)
+
+    def test_an_unknown_kernel_is_rejected_with_the_known_ones(self):
+        result = self.ask("multiply", "a.npy", "b.npy", "-o", "c.npy",
+                          "--kernel", "warp_drive")
+        self.assert_fails(result, REJECTED, "warp_drive", "openblas")
+        self.assert_no_output()
+
+    def test_a_failure_keeps_the_older_output(self):
+        (self.folder / "c.npy").write_text("older")
+        result = self.ask("multiply", "a.npy", "b.npy", "-o", "c.npy",
+                          "--kernel", "warp_drive")
+        self.assertEqual(result.returncode, REJECTED)
+        self.assertEqual((self.folder / "c.npy").read_text(), "older")
+
+    def test_the_deadline(self):
+        self.save("x.npy", self.matrix(900, 900))
+        result = self.ask("multiply", "x.npy", "x.npy", "-o", "c.npy",
+                          "--kernel", "reference", "--timeout", "5ms")
+        self.assert_fails(result, DEADLINE, self.server.address, "5ms")
+        self.assert_no_output()
+
+    def test_info(self):
+        text = self.ask("info")
+        self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertIn("backend cpu", text.stdout)
+        info = json.loads(self.ask("info", "--json").stdout)
+        self.assertEqual(info["backend"], "cpu")
+        self.assertGreater(info["devices"][0]["memory_bytes"], 0)
+        self.assertEqual(info["limits"]["max_inline_bytes"], 256 << 20)
+
+    def test_kernels_is_a_table_with_a_reason_for_what_cannot_run(self):
+        kernels = json.loads(self.ask("kernels", "--json").stdout)
+        table = self.ask("kernels").stdout.splitlines()
+        self.assertRegex(table[0], "KERNEL +BACKEND +PRECISION +AVAILABLE")
+        self.assertEqual(len(table), 1 + len(kernels))
+        for kernel in kernels:
+            self.assertTrue(kernel["description"])
+            self.assertEqual(kernel["available"],
+                             not kernel["unavailable_reason"])
+
+    def test_health(self):
+        result = self.ask("health")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, "SERVING\n")
+        result = self.ask("health", "--service", "no.such.Service")
+        self.assert_fails(result, REJECTED)
+
+    def test_bench_counts_and_measures(self):
+        result = self.ask("bench", "--shape", "33x17x65", "--count", "50",
+                          "--concurrency", "4", "--warmup", "50ms", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "")  # no progress off a terminal
+        report = json.loads(result.stdout)
+        self.assertEqual(report["requests"], 50)
+        self.assertEqual((report["m"], report["n"], report["k"]), (33, 17, 65))
+        latency = report["latency_seconds"]
+        self.assertLessEqual(latency["p50"], latency["p99"])
+        self.assertLessEqual(latency["p99"], latency["max"])
+        self.assertLessEqual(sum(report["mean_stage_seconds"].values()),
+                             latency["mean"])
+        # tflops as JSON rounds it: nine digits.
+        self.assertAlmostEqual(
+            report["tflops"],
+            2 * 33 * 17 * 65 * report["requests_per_second"] / 1e12, places=9)
+        text = self.ask("bench", "--shape", "16", "--count", "5",
+                        "--warmup", "1ms", "--transpose-a")
+        for word in ("16 x 16 x 16", "products/s", "p99", "compute"):
+            self.assertIn(word, text.stdout)
+
+    def test_bench_runs_for_as_long_as_it_is_told(self):
+        begin = time.monotonic()
+        result = self.ask("bench", "--shape", "16", "--warmup", "100ms",
+                          "--duration", "400ms", "--json")
+        self.assertGreater(time.monotonic() - begin, 0.5)
+        self.assertAlmostEqual(json.loads(result.stdout)["seconds"], 0.4,
+                               delta=0.2)
+
+    def test_bench_ends_at_an_error(self):
+        result = self.ask("bench", "--kernel", "warp_drive")
+        self.assert_fails(result, REJECTED, "warp_drive")
+
+
+class ServerThatGoesTest(Folder):
+    def test_a_server_that_ends_while_it_is_measured(self):
+        with gemmd_process.server() as server:
+            timer = threading.Timer(1.0, server.signal, [signal.SIGKILL])
+            timer.start()
+            result = self.gemmctl("bench", "--shape", "64", "--duration", "30",
+                                  "--server", server.address)
+            timer.join()
+        self.assert_fails(result, UNAVAILABLE, server.address)
+
+
+if __name__ == "__main__":
+    unittest.main()
