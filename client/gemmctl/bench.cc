@@ -215,7 +215,8 @@ void ReportText(const CommandLine& line, const Measurement& measured) {
     server += mean;
     absl::StrAppend(&stages, i == 0 ? "" : ", ", kStages[i], " ", time(mean));
   }
-  absl::StrAppend(&stages, ", the way ", time(measured.Mean() - server));
+  absl::StrAppend(&stages, ", wire and client ",
+                  time(measured.Mean() - server));
   std::printf(
       "%s",
       FormatTable(
@@ -229,13 +230,14 @@ void ReportText(const CommandLine& line, const Measurement& measured) {
                             measured.latencies.size(),
                             FormatTime(measured.elapsed), measured.retries,
                             measured.batch_sizes / measured.latencies.size())},
-           {"rate",
-            absl::StrCat(absl::StrFormat("%.4g products/s, ",
-                                         figures.requests_per_second),
-                         FormatFlops(figures.flops), ", ",
-                         absl::StrFormat("%.3g GB/s", figures.bytes / 1e9))},
+           {"rate", absl::StrCat(
+                        absl::StrFormat(
+                            figures.requests_per_second < 100 ? "%.3g" : "%.0f",
+                            figures.requests_per_second),
+                        " products/s, ", FormatFlops(figures.flops), ", ",
+                        absl::StrFormat("%.3g GB/s", figures.bytes / 1e9))},
            {"latency", latency},
-           {"mean of", stages}})
+           {"stages", "mean " + stages}})
           .c_str());
 }
 
