@@ -56,7 +56,7 @@ class GemmServer : public Server, private BatchObserver {
 
   ~GemmServer() override { (void)Shutdown(); }
 
-  absl::Status Start();
+  absl::Status Start(BackendFactory make_backend);
 
   int grpc_port() const override { return grpc_port_; }
   int http_port() const override { return http_port_; }
@@ -75,7 +75,7 @@ class GemmServer : public Server, private BatchObserver {
   enum class State { kStarting, kServing, kDraining };
 
   absl::Status StartHttp();
-  absl::Status StartDevices();
+  absl::Status StartDevices(BackendFactory make_backend);
   absl::Status CheckKernel() const;
   void StartNvml(const std::vector<SampledDevice>& devices);
   absl::Status StartRpc();
@@ -112,7 +112,7 @@ class GemmServer : public Server, private BatchObserver {
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
 };
 
-absl::Status GemmServer::Start() {
+absl::Status GemmServer::Start(BackendFactory make_backend) {
   Log(LogLevel::kInfo, "starting",
       {{"version", std::string(BuildVersion())},
        {"revision", std::string(BuildRevision())},
@@ -120,7 +120,7 @@ absl::Status GemmServer::Start() {
   LogUnavailableKernels(registry_);
   // First, so that probes are answered while devices warm up.
   absl::Status status = StartHttp();
-  if (status.ok()) status = StartDevices();
+  if (status.ok()) status = StartDevices(std::move(make_backend));
   if (status.ok()) status = StartRpc();
   if (!status.ok()) return status;
   MutexLock lock(&mu_);
@@ -143,8 +143,8 @@ absl::Status GemmServer::StartHttp() {
   return absl::OkStatus();
 }
 
-absl::Status GemmServer::StartDevices() {
-  auto backend = CreateBackend(BackendOptionsOf(options_), registry_);
+absl::Status GemmServer::StartDevices(BackendFactory make_backend) {
+  auto backend = make_backend(BackendOptionsOf(options_), registry_);
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
   if (absl::Status status = CheckKernel(); !status.ok()) return status;
@@ -294,8 +294,13 @@ absl::Status GemmServer::Shutdown() {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options) {
+  return Start(options, CreateBackend);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, BackendFactory make_backend) {
   auto server = std::make_unique<GemmServer>(options);
-  absl::Status status = server->Start();
+  absl::Status status = server->Start(std::move(make_backend));
   if (!status.ok()) return status;
   return server;
 }

@@ -6,8 +6,11 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/registry.h"
+#include "server/execute/backend.h"
 #include "server/options.h"
 
 namespace gemmd {
@@ -22,6 +25,14 @@ class Server {
   // the errors of CreateBackend.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options);
+
+  // The same with another way to make the backend (CreateBackend's place), so
+  // that tests can make devices fail.
+  using BackendFactory =
+      absl::AnyInvocable<absl::StatusOr<std::unique_ptr<Backend>>(
+          const BackendOptions&, const KernelRegistry&)>;
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options, BackendFactory make_backend);
 
   virtual ~Server() = default;
 

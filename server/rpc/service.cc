@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/rpc/call_environment.h"
 #include "server/rpc/completion_loop.h"
+#include "server/rpc/grpc_log.h"
 #include "server/rpc/health_calls.h"
 #include "server/rpc/info_call.h"
 #include "server/rpc/listening.h"
@@ -145,6 +146,7 @@ absl::Status RpcServerImpl::Open() {
       DescribeServer(options, environment_.dependencies);
   environment_.server_info = grpc::Slice(info.SerializeAsString());
 
+  RouteGrpcLog();
   InitPlugins(options.channelz);
   grpc::ServerBuilder builder;
   Configure(options, builder);

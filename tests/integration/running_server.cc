@@ -28,9 +28,10 @@ ServerOptions TestOptions() {
   return options;
 }
 
-RunningServer::RunningServer(const ServerOptions& options) {
+RunningServer::RunningServer(const ServerOptions& options,
+                             Server::BackendFactory backend) {
   EXPECT_TRUE(InitLogging("error", "text").ok());
-  auto server = Server::Start(options);
+  auto server = Server::Start(options, std::move(backend));
   if (!server.ok()) {
     ADD_FAILURE() << server.status();
     std::abort();

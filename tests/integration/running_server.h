@@ -21,7 +21,8 @@ ServerOptions TestOptions();
 // Starts in the constructor; a server that does not start ends the test.
 class RunningServer {
  public:
-  explicit RunningServer(const ServerOptions& options = TestOptions());
+  explicit RunningServer(const ServerOptions& options = TestOptions(),
+                         Server::BackendFactory backend = CreateBackend);
 
   Server& operator*() { return *server_; }
   Server* operator->() { return server_.get(); }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/cuda_status.h"
 #include "server/execute/cuda/cuda_device.h"
@@ -94,6 +95,15 @@ absl::Status Probe(int ordinal) {
       "CUDA device ", ordinal, " does not answer: ", status.message()));
 }
 
+// As NVML and nvidia-smi write it: "GPU-", then groups of 8-4-4-4-12 digits.
+std::string UuidText(const cudaUUID_t& uuid) {
+  const std::string digits =
+      absl::BytesToHexString(absl::string_view(uuid.bytes, sizeof(uuid.bytes)));
+  return absl::StrCat("GPU-", digits.substr(0, 8), "-", digits.substr(8, 4),
+                      "-", digits.substr(12, 4), "-", digits.substr(16, 4), "-",
+                      digits.substr(20));
+}
+
 absl::StatusOr<DeviceInfo> Describe(int index, int ordinal, int streams) {
   cudaDeviceProp properties;
   absl::Status status = CudaStatus(
@@ -106,6 +116,7 @@ absl::StatusOr<DeviceInfo> Describe(int index, int ordinal, int streams) {
   info.compute_capability =
       absl::StrCat(properties.major, ".", properties.minor);
   info.streams = streams > 0 ? streams : kDefaultStreams;
+  info.uuid = UuidText(properties.uuid);
   return info;
 }
 
