@@ -41,14 +41,8 @@ host_libraries+='|libresolv|libutil|libanl|libcuda|libnvidia-[a-z]+'
 host_libraries+='|libcublas|libcublasLt)\.so'
 
 programs() {
-  find "$tree"/bin "$tree"/gpu_tests "$tree"/benchmarks -type f -perm -u+x \
-    2>/dev/null
-}
-
-build_programs() {
-  # The folders' own targets, as Ninja names them.
-  cmake --build "$build" --parallel "$(nproc)" --target \
-    server/all client/all tests/gpu/all tests/bench/all
+  find "$tree" -path "$tree/lib" -prune -o \
+    -type f -perm -u+x ! -name '*.sh' -print
 }
 
 install_programs() {
@@ -63,26 +57,35 @@ install_programs() {
   cp LICENSE deploy/run_gpu_tests.sh "$tree" && chmod +x "$tree"/*.sh
 }
 
-# Every library that the programs need, directly or not, under its soname; with
-# the licence of the Debian package that it comes from.
+# The libraries that the programs need, directly or not: "SONAME PATH" a line.
+# Once they are copied, PATH is in the tree.
+needed_libraries() {
+  programs | xargs -n 1 ldd | awk -v host="$host_libraries" \
+    '$2 == "=>" && $1 !~ host {print $1, $3}' | sort -u
+}
+
+# Each under its soname, looking for its own beside it.
 copy_libraries() {
-  local soname path package
-  programs | xargs -n 1 ldd | awk '$2 == "=>" {print $1, $3}' | sort -u |
-    while read -r soname path; do
-      if grep -qE "$host_libraries" <<<"$soname"; then
-        continue
-      fi
-      [ -f "$path" ] || {
-        echo "$soname is needed and not found" && return 1
-      }
-      cp -L "$path" "$tree/lib/$soname" &&
-        chmod 644 "$tree/lib/$soname" &&
-        patchelf --set-rpath "\$ORIGIN" "$tree/lib/$soname" || return 1
-      package=$(dpkg -S "$(realpath "$path")" | sed -n '1s/:.*//p')
-      mkdir -p "$tree/licenses" &&
-        cp "/usr/share/doc/$package/copyright" "$tree/licenses/$package" ||
-        return 1
-    done
+  local soname path
+  needed_libraries | while read -r soname path; do
+    [ -f "$path" ] || {
+      echo "$soname is needed and not found" && return 1
+    }
+    cp -L "$path" "$tree/lib/$soname" && chmod 644 "$tree/lib/$soname" &&
+      patchelf --set-rpath "\$ORIGIN" "$tree/lib/$soname" || return 1
+  done
+}
+
+# The licence of each Debian package that a library comes from.
+copy_licences() {
+  local files file package
+  mapfile -t files < <(needed_libraries | cut -d ' ' -f 2 | xargs realpath)
+  mkdir -p "$tree/licenses" || return 1
+  # dpkg knows a file of the merged /usr/lib by this or by its older name.
+  { dpkg-query -S "${files[@]}" "${files[@]#/usr}" 2>/dev/null || true; } |
+    sed 's/:.*//' | sort -u | while read -r package; do
+    cp "/usr/share/doc/$package/copyright" "$tree/licenses/$package" || return 1
+  done && [ -n "$(ls "$tree/licenses")" ]
 }
 
 describe() {
@@ -135,8 +138,10 @@ bash deploy/install_deps.sh --test
 step "Configuring ($preset)" cmake --preset "$preset" \
   -DGEMMD_TESTS=ON "${cmake_args[@]}"
 sed -n 's/^-- \(gemmd: .*\)/\1/p' "$step_log"
-step "Building" build_programs
+step "Building" \
+  cmake --build "$build" --parallel "$(nproc)" --target gemmd_bundle
 step "Installing" install_programs
+step "Copying the libraries' licences" copy_licences
 step "Copying the libraries" copy_libraries
 step "Naming the version" describe
 step "Checking the tree" check_tree

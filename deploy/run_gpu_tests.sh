@@ -22,7 +22,7 @@ fi
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 crashed=0
-for program in "$here"/gpu_tests/*_test; do
+for program in "$here"/gpu_tests/*; do
   echo "== ${program##*/}"
   begin=$(wc -l <"$output")
   "$program" "$@" 2>&1 | tee -a "$output" || {

@@ -53,7 +53,8 @@ endfunction()
 # gemmd_program(name SOURCES ... LIBS ...)
 # `cmake --install BUILD --component C` copies it: the programs (C = programs) to
 # bin/, those of tests/gpu and tests/bench (C = gpu_tests, benchmarks) to folders
-# of that name. There they look for libraries in ../lib.
+# of that name. There they look for libraries in ../lib. The target gemmd_bundle
+# builds all of these.
 function(gemmd_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -70,7 +71,13 @@ function(gemmd_program name)
       COMPONENT benchmarks EXCLUDE_FROM_ALL)
   elseif(NOT folder MATCHES "^tests")
     install(TARGETS ${name} RUNTIME COMPONENT programs)
+  else()
+    return()
   endif()
+  if(NOT TARGET gemmd_bundle)
+    add_custom_target(gemmd_bundle)
+  endif()
+  add_dependencies(gemmd_bundle ${name})
 endfunction()
 
 # gemmd_test(name SOURCES ... LIBS ... [LABELS ...] [TIMEOUT s]): a GoogleTest
