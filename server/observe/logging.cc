@@ -4,13 +4,17 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/monotonic_time.h"
+#include "server/mutex.h"
 
 namespace gemmd {
 namespace {
@@ -106,6 +110,32 @@ std::string Compose(absl::string_view message,
   return line;
 }
 
+// Lets so many lines a second through and counts the rest.
+class LineLimit {
+ public:
+  // True: write, saying that `*left_out` lines were not.
+  bool Allow(MonotonicTime now, int* left_out) {
+    MutexLock lock(&mu_);
+    if (now - second_ >= std::chrono::seconds(1)) {
+      second_ = now;
+      written_ = 0;
+    }
+    if (written_ >= kFailedRequestLines) {
+      ++left_out_;
+      return false;
+    }
+    ++written_;
+    *left_out = std::exchange(left_out_, 0);
+    return true;
+  }
+
+ private:
+  Mutex mu_;
+  MonotonicTime second_ ABSL_GUARDED_BY(mu_){};
+  int written_ ABSL_GUARDED_BY(mu_) = 0;
+  int left_out_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
 void Write(LogLevel level, absl::string_view message,
            std::span<const LogField> fields) {
   spdlog::logger& logger = Logger();
@@ -152,6 +182,15 @@ void Log(LogLevel level, absl::string_view message,
 
 void LogFailedRequest(const FailedRequest& request,
                       const absl::Status& status) {
+  const bool ours = status.code() == absl::StatusCode::kInternal ||
+                    status.code() == absl::StatusCode::kUnknown ||
+                    status.code() == absl::StatusCode::kDataLoss;
+  const LogLevel level = ours ? LogLevel::kError : LogLevel::kInfo;
+  if (!Logger().should_log(ToSpdlog(level))) return;
+  // Apart, so that refusals cannot crowd out a fault.
+  static auto* limits = new std::array<LineLimit, 2>;
+  int left_out = 0;
+  if (!(*limits)[ours].Allow(MonotonicClock::now(), &left_out)) return;
   std::vector<LogField> fields = {
       {"method", std::string(request.method)},
       {"code", absl::StatusCodeToString(status.code())},
@@ -164,10 +203,8 @@ void LogFailedRequest(const FailedRequest& request,
   add("request_id", request.request_id);
   add("shape", request.shape);
   add("kernel", request.kernel);
-  const bool ours = status.code() == absl::StatusCode::kInternal ||
-                    status.code() == absl::StatusCode::kUnknown ||
-                    status.code() == absl::StatusCode::kDataLoss;
-  Write(ours ? LogLevel::kError : LogLevel::kInfo, "request failed", fields);
+  if (left_out > 0) add("left_out_before", absl::StrCat(left_out));
+  Write(level, "request failed", fields);
 }
 
 }  // namespace gemmd

@@ -49,7 +49,10 @@ struct FailedRequest {
 
 // One structured line with the fields that are not empty, the code's name and
 // its message. A fault of the server's (INTERNAL, UNKNOWN, DATA_LOSS) is an
-// error, all else info.
+// error, all else info. Of each, at most kFailedRequestLines a second are
+// written, so that a flood of refusals costs a lock each and not a line each;
+// the first line of the next second says how many were left out.
+inline constexpr int kFailedRequestLines = 20;
 void LogFailedRequest(const FailedRequest& request, const absl::Status& status);
 
 }  // namespace gemmd

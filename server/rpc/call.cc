@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "proto/status.h"
+#include "server/observe/logging.h"
 
 namespace gemmd {
 
@@ -25,9 +26,11 @@ MonotonicTime Call::Deadline() const {
   return MonotonicClock::now() + (deadline - system_clock::now());
 }
 
-grpc::Status Call::End(const absl::Status& status) {
+grpc::Status Call::End(const absl::Status& status, size_t answer_bytes) {
   grpc::Status result = ToGrpcStatus(status);
+  status_ = status;
   code_ = result.error_code();
+  answer_bytes_ = answer_bytes;
   return result;
 }
 
@@ -39,14 +42,22 @@ void Call::Arrived(bool ok) {
   arrival_ = MonotonicClock::now();
   begun_ = true;
   environment_->begun.Add();
+  request_bytes_ = RequestBytes();
   environment_->dependencies.metrics->CallStarted(method_);
   Renew();
   Begin();
 }
 
 void Call::Finished(bool ok) {
-  environment_->dependencies.metrics->CallCompleted(
-      method_, code_, Seconds(MonotonicClock::now() - arrival_));
+  const double seconds = Seconds(MonotonicClock::now() - arrival_);
+  Metrics& metrics = *environment_->dependencies.metrics;
+  metrics.CallCompleted(method_, code_, seconds);
+  metrics.MessageSizes(method_, request_bytes_, answer_bytes_);
+  // A watch has no other end than its client's or the server's.
+  if (!status_.ok() && method_ != Method::kHealthWatch) {
+    LogFailedRequest({.method = MethodName(method_), .seconds = seconds},
+                     status_);
+  }
   LastEvent();
 }
 

@@ -41,15 +41,18 @@ class Call {
   // The client's request is there. On the polling thread.
   virtual void Begin() = 0;
 
+  // Of the request, before Begin; 0 where a call has no one request.
+  virtual size_t RequestBytes() const { return 0; }
+
   // The client or the deadline has ended the call before its Finish: `why` is
   // CANCELLED or DEADLINE_EXCEEDED. On the polling thread; Finish must still be
   // posted, now or later.
   virtual void Cancelled(const absl::Status& why) {}
 
   // To be called once, right before Finish is posted with finish_tag(): notes
-  // how the call ends and gives gRPC's form of it. After Finish is posted the
-  // call may be deleted at any moment.
-  grpc::Status End(const absl::Status& status);
+  // how the call ends, with an answer of how many bytes, and gives gRPC's form
+  // of it. After Finish is posted the call may be deleted at any moment.
+  grpc::Status End(const absl::Status& status, size_t answer_bytes = 0);
 
   void* arrival_tag() { return arrived_.tag(); }
   void* finish_tag() { return finished_.tag(); }
@@ -74,7 +77,11 @@ class Call {
   grpc::ServerContext context_;
   MonotonicTime arrival_;
   bool begun_ = false;  // set at the arrival
+  size_t request_bytes_ = 0;
+  // Written by End, read when its Finish has come through the queue.
+  absl::Status status_;
   grpc::StatusCode code_ = grpc::StatusCode::OK;
+  size_t answer_bytes_ = 0;
   std::atomic<int> last_events_{2};  // the last to come deletes
   MethodCompletion<Call> arrived_{this, &Call::Arrived};
   MethodCompletion<Call> finished_{this, &Call::Finished};

@@ -3,7 +3,8 @@
 namespace gemmd {
 
 void UnaryCall::Answer(const grpc::ByteBuffer& answer) {
-  responder_.Finish(answer, End(absl::OkStatus()), finish_tag());
+  responder_.Finish(answer, End(absl::OkStatus(), answer.Length()),
+                    finish_tag());
 }
 
 void UnaryCall::Fail(const absl::Status& status) {

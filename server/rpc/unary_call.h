@@ -17,6 +17,8 @@ class UnaryCall : public Call {
   void Answer(const grpc::ByteBuffer& answer);
   void Fail(const absl::Status& status);
 
+  size_t RequestBytes() const override { return request_.Length(); }
+
   grpc::ByteBuffer& request() { return request_; }
   grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>* responder() {
     return &responder_;

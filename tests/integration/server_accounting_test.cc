@@ -148,6 +148,14 @@ TEST(ServerFullQueueTest, RefusesWithAReasonAndCountsIt) {
   EXPECT_EQ(Ended(metrics, "RESOURCE_EXHAUSTED"), refused);
   EXPECT_EQ(metrics.Sum("gemmd_requests_shed_total"), refused);
   EXPECT_EQ(metrics.Value("gemmd_queue_capacity"), 2);
+  // Three matrices of 600 x 600 floats: two come, one goes where it was OK.
+  const double matrix = 600 * 600 * 4;
+  EXPECT_NEAR(
+      metrics.Sum("grpc_server_call_rcvd_total_message_size_bytes_sum", kSgemm),
+      8 * 2 * matrix, 8 * 200);
+  EXPECT_NEAR(
+      metrics.Sum("grpc_server_call_sent_total_message_size_bytes_sum", kSgemm),
+      ok * matrix, 8 * 200);
 }
 
 // Clients that multiply, send nonsense, cancel and give up, all at once.

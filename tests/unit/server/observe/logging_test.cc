@@ -1,6 +1,10 @@
 #include "server/observe/logging.h"
 
+#include <algorithm>
+#include <chrono>
+#include <functional>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -81,6 +85,21 @@ TEST(LoggingTest, OnlyTheServersOwnFaultsAreErrors) {
   });
   EXPECT_THAT(lines, Not(HasSubstr("theirs")));
   EXPECT_THAT(lines, HasSubstr("ours"));
+}
+
+TEST(LoggingTest, AFloodOfFailuresIsAFewLinesThatSayHowManyThereWere) {
+  const auto fail = [] {
+    LogFailedRequest({.method = "M"}, absl::UnavailableError("no"));
+  };
+  const std::string lines = Logged("text", "info", [&] {
+    for (int i = 0; i < 10'000; ++i) fail();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    fail();
+  });
+  const auto count = std::count(lines.begin(), lines.end(), '\n');
+  EXPECT_GE(count, 2);
+  EXPECT_LE(count, 3 * kFailedRequestLines);
+  EXPECT_THAT(lines, ContainsRegex("left_out_before=[0-9]+\n$"));
 }
 
 TEST(LoggingTest, UnknownLevelsAndFormatsNameTheKnownOnes) {
