@@ -4,23 +4,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/rpc/precision_wire.h"
 
 namespace gemmd {
 namespace {
 
 constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 20;
-
-v1::Precision ToWire(Precision precision) {
-  switch (precision) {
-    case Precision::kFp32:
-      return v1::PRECISION_FP32;
-    case Precision::kFp32Emulated:
-      return v1::PRECISION_FP32_EMULATED;
-    case Precision::kTf32:
-      return v1::PRECISION_TF32;
-  }
-  return v1::PRECISION_UNSPECIFIED;
-}
 
 void Describe(const DeviceInfo& device, v1::Device& out) {
   out.set_index(device.index);

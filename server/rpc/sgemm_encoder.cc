@@ -8,24 +8,13 @@
 #include <utility>
 
 #include "gemmd/v1/sgemm.pb.h"
+#include "server/rpc/precision_wire.h"
 #include "server/rpc/wire_reader.h"
 
 namespace gemmd {
 namespace {
 
 using google::protobuf::io::CodedOutputStream;
-
-v1::Precision ToWire(Precision precision) {
-  switch (precision) {
-    case Precision::kFp32:
-      return v1::PRECISION_FP32;
-    case Precision::kFp32Emulated:
-      return v1::PRECISION_FP32_EMULATED;
-    case Precision::kTf32:
-      return v1::PRECISION_TF32;
-  }
-  return v1::PRECISION_UNSPECIFIED;
-}
 
 // Keeps a product and its share of the budget until gRPC has sent it.
 struct AnswerOwner {
