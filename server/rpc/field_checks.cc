@@ -1,6 +1,7 @@
 #include "server/rpc/field_checks.h"
 
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -71,11 +72,12 @@ absl::Status CheckSharedMemorySlice(absl::string_view path,
   return absl::OkStatus();
 }
 
-absl::Status CheckLeadingDimension(absl::string_view path,
+absl::Status CheckLeadingDimension(absl::string_view name,
                                    uint64_t leading_dimension, uint64_t cols) {
   if (leading_dimension == 0 || leading_dimension >= cols) {
     return absl::OkStatus();
   }
+  const std::string path = absl::StrCat(name, ".leading_dimension");
   return InvalidFieldError(
       path, absl::StrCat(path, " is ", leading_dimension, "; at least ", cols,
                          " (one row), or 0 for that"));

@@ -31,8 +31,8 @@ absl::Status CheckTtl(absl::string_view path, const DurationFields& ttl);
 absl::Status CheckSharedMemorySlice(absl::string_view path,
                                     const SharedMemorySliceFields& slice);
 
-// At least `cols`, or 0, which means `cols`.
-absl::Status CheckLeadingDimension(absl::string_view path,
+// `<name>.leading_dimension`: at least `cols`, or 0, which means `cols`.
+absl::Status CheckLeadingDimension(absl::string_view name,
                                    uint64_t leading_dimension, uint64_t cols);
 
 }  // namespace gemmd

@@ -56,8 +56,10 @@ absl::StatusOr<Priority> ToPriority(int32_t value) {
   }
 }
 
-absl::Status CheckDimension(absl::string_view path, uint64_t value) {
+absl::Status CheckDimension(absl::string_view name, absl::string_view field,
+                            uint64_t value) {
   if (value <= kMaxDimension) return absl::OkStatus();
+  const std::string path = absl::StrCat(name, ".", field);
   return InvalidFieldError(
       path, absl::StrCat(path, " is ", value, "; at most ", kMaxDimension));
 }
@@ -93,29 +95,28 @@ absl::Status CheckNotInline(absl::string_view name,
 absl::Status CheckPayload(absl::string_view name, const OperandPlan& plan) {
   const bool has_elements = plan.rows != 0 && plan.cols != 0;
   if (!has_elements && plan.source.size == 0) return absl::OkStatus();
-  const std::string path = absl::StrCat(name, ".data");
   uint64_t full;
-  if (!MatrixBytes(plan.rows, plan.leading_dimension, &full)) {
-    return InvalidFieldError(
-        path, absl::StrCat(path, " has ", plan.source.size, " bytes; ",
-                           plan.rows, " rows of ", plan.leading_dimension,
-                           " values are more than 2^64 bytes"));
-  }
+  const bool fits = MatrixBytes(plan.rows, plan.leading_dimension, &full);
   const uint64_t padding =
       plan.rows == 0 ? 0 : (plan.leading_dimension - plan.cols) * sizeof(float);
-  if (plan.source.size == full || plan.source.size == full - padding) {
+  if (fits &&
+      (plan.source.size == full || plan.source.size == full - padding)) {
     return absl::OkStatus();
   }
-  if (padding == 0) {
-    return InvalidFieldError(path,
-                             absl::StrCat(path, " has ", plan.source.size,
-                                          " bytes; rows * cols * 4 = ", full));
+  const std::string path = absl::StrCat(name, ".data");
+  std::string wanted;
+  if (!fits) {
+    wanted = absl::StrCat(plan.rows, " rows of ", plan.leading_dimension,
+                          " values are more than 2^64 bytes");
+  } else if (padding == 0) {
+    wanted = absl::StrCat("rows * cols * 4 = ", full);
+  } else {
+    wanted =
+        absl::StrCat("rows * leading_dimension * 4 = ", full, ", or ",
+                     full - padding, " without the padding of the last row");
   }
   return InvalidFieldError(
-      path,
-      absl::StrCat(path, " has ", plan.source.size,
-                   " bytes; rows * leading_dimension * 4 = ", full, ", or ",
-                   full - padding, " without the padding of the last row"));
+      path, absl::StrCat(path, " has ", plan.source.size, " bytes; ", wanted));
 }
 
 absl::StatusOr<OperandPlan> PlanOperand(
@@ -129,15 +130,13 @@ absl::StatusOr<OperandPlan> PlanOperand(
   plan.leading_dimension = operand->leading_dimension == 0
                                ? operand->cols
                                : operand->leading_dimension;
-  const std::string ld_path = absl::StrCat(name, ".leading_dimension");
-  for (const absl::Status& status :
-       {CheckDimension(absl::StrCat(name, ".rows"), plan.rows),
-        CheckDimension(absl::StrCat(name, ".cols"), plan.cols),
-        CheckDimension(ld_path, plan.leading_dimension),
-        CheckLeadingDimension(ld_path, operand->leading_dimension,
-                              operand->cols)}) {
-    if (!status.ok()) return status;
-  }
+  absl::Status status = CheckDimension(name, "rows", plan.rows);
+  status.Update(CheckDimension(name, "cols", plan.cols));
+  status.Update(
+      CheckDimension(name, "leading_dimension", plan.leading_dimension));
+  status.Update(
+      CheckLeadingDimension(name, operand->leading_dimension, operand->cols));
+  if (!status.ok()) return status;
   const auto* data = std::get_if<ByteRange>(&operand->source);
   if (data == nullptr) return CheckNotInline(name, *operand);
   plan.source = *data;
