@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "proto/error_details.h"
 #include "server/mutex.h"
+#include "server/schedule/depth_reporter.h"
 
 namespace gemmd {
 namespace {
@@ -65,6 +66,7 @@ class BatchSchedulerImpl : public BatchScheduler {
   void TimerLoop() ABSL_LOCKS_EXCLUDED(mu_);
 
   BatchObserver* const observer_;
+  DepthReporter depth_;
 
   mutable Mutex mu_;
   BatchQueue queue_ ABSL_GUARDED_BY(mu_);
@@ -74,10 +76,6 @@ class BatchSchedulerImpl : public BatchScheduler {
   // dealt with yet.
   int busy_ ABSL_GUARDED_BY(mu_) = 0;
   CondVar idle_;  // the queue is empty and busy_ is 0
-
-  bool reporting_depth_ ABSL_GUARDED_BY(mu_) = false;
-  int reported_requests_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t reported_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 
   CondVar timer_;
   MonotonicTime timer_wakes_ ABSL_GUARDED_BY(mu_) = kNever;
@@ -89,7 +87,7 @@ class BatchSchedulerImpl : public BatchScheduler {
 BatchSchedulerImpl::BatchSchedulerImpl(
     const BatchSchedulerOptions& options,
     std::span<const std::unique_ptr<Device>> devices, BatchObserver* observer)
-    : observer_(observer), queue_(options.queue) {
+    : observer_(observer), depth_(observer), queue_(options.queue) {
   for (const std::unique_ptr<Device>& device : devices) {
     devices_.push_back({device.get(), device->info().streams});
   }
@@ -122,7 +120,9 @@ absl::Status BatchSchedulerImpl::Submit(std::shared_ptr<Task> task) {
           "the server has lost its devices and is about to restart",
           kRestartDelay);
     }
-    if (absl::Status status = queue_.Push(std::move(task), now); !status.ok()) {
+    // A copy: if this were the last owner of a task that is refused, the task
+    // would end here, under the lock.
+    if (absl::Status status = queue_.Push(task, now); !status.ok()) {
       return status;
     }
     work = TakeDue(now);
@@ -291,31 +291,11 @@ void BatchSchedulerImpl::DeviceLost(const BatchReport& report) {
   ReportDepth();
 }
 
-// One reporter at a time, so that the last figure told is the last that was
-// true.
 void BatchSchedulerImpl::ReportDepth() {
-  if (observer_ == nullptr) return;
-  {
+  depth_.Report([this] {
     MutexLock lock(&mu_);
-    if (reporting_depth_) return;  // that thread will see the change
-    reporting_depth_ = true;
-  }
-  while (true) {
-    int requests;
-    size_t bytes;
-    {
-      MutexLock lock(&mu_);
-      requests = queue_.requests();
-      bytes = queue_.bytes();
-      if (requests == reported_requests_ && bytes == reported_bytes_) {
-        reporting_depth_ = false;
-        return;
-      }
-      reported_requests_ = requests;
-      reported_bytes_ = bytes;
-    }
-    observer_->OnQueueDepth(requests, bytes);
-  }
+    return std::pair(queue_.requests(), queue_.bytes());
+  });
 }
 
 void BatchSchedulerImpl::TimerLoop() {
