@@ -74,11 +74,12 @@ bool BatchQueue::Lead(int priority, MonotonicTime now, bool draining,
     if (Due(group->entries[priority].front(), now, draining)) {
       batch->kernel = group->key.kernel;
       size_t bytes = 0;
-      bool full = Fill(group, priority, now, batch, &bytes) ||
-                  Fill(group, 1 - priority, now, batch, &bytes);
+      const bool full = Full(*group);
+      const bool cut = !Fill(group, priority, now, batch, &bytes) ||
+                       !Fill(group, 1 - priority, now, batch, &bytes);
       EraseIfEmpty(group);
       if (!batch->tasks.empty()) {
-        batch->reason = full                               ? FlushReason::kFull
+        batch->reason = full || cut                        ? FlushReason::kFull
                         : draining                         ? FlushReason::kDrain
                         : options_.max_queue_delay.count() ? FlushReason::kTimer
                                                            : FlushReason::kIdle;
@@ -97,6 +98,13 @@ bool BatchQueue::Fill(Group* group, int priority, MonotonicTime now,
                       Batch* batch, size_t* batch_bytes) {
   Entries& entries = group->entries[priority];
   const double flops = group->key.shape.flops();
+  const auto fits = [&](size_t bytes) {
+    const size_t requests = batch->tasks.size() + 1;
+    return requests == 1 ||
+           (requests <= static_cast<size_t>(options_.max_batch_requests) &&
+            *batch_bytes + bytes <= options_.max_batch_bytes &&
+            static_cast<double>(requests) * flops <= options_.max_batch_flops);
+  };
   for (auto it = entries.begin(); it != entries.end();) {
     if (it->task->ended()) {
       it = Remove(it);
@@ -106,22 +114,12 @@ bool BatchQueue::Fill(Group* group, int priority, MonotonicTime now,
       ++it;
       continue;
     }
-    const size_t count = batch->tasks.size();
-    const size_t bytes = it->bytes;
-    if (count > 0 &&
-        (count >= static_cast<size_t>(options_.max_batch_requests) ||
-         *batch_bytes + bytes > options_.max_batch_bytes ||
-         static_cast<double>(count + 1) * flops > options_.max_batch_flops)) {
-      return true;
-    }
-    *batch_bytes += bytes;
+    if (!fits(it->bytes)) return false;
+    *batch_bytes += it->bytes;
     batch->tasks.push_back(std::move(it->task));
     it = Remove(it);
   }
-  const size_t count = batch->tasks.size();
-  return count >= static_cast<size_t>(options_.max_batch_requests) ||
-         *batch_bytes >= options_.max_batch_bytes ||
-         static_cast<double>(count) * flops >= options_.max_batch_flops;
+  return true;
 }
 
 std::vector<std::shared_ptr<Task>> BatchQueue::TakeExpired(MonotonicTime now) {

@@ -167,7 +167,7 @@ class BatchQueue {
   void EraseIfEmpty(Group* group);
   // Pop of a batch led by a task of `priority`; false: none is due.
   bool Lead(int priority, MonotonicTime now, bool draining, Batch* batch);
-  // Moves tasks into `batch` until it is full; true: it is.
+  // Moves the group's tasks into `batch`; false: the next one did not fit.
   bool Fill(Group* group, int priority, MonotonicTime now, Batch* batch,
             size_t* batch_bytes);
 

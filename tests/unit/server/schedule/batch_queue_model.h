@@ -102,7 +102,6 @@ class BatchQueueModel {
         const bool fits =
             batch.empty() ||
             (batch.size() + 1 <= size_t(options_.max_batch_requests) &&
-             bytes < options_.max_batch_bytes &&
              bytes + task.bytes() <= options_.max_batch_bytes &&
              flops + task.spec().shape.flops() <= options_.max_batch_flops);
         if (!fits) return Removed(batch);

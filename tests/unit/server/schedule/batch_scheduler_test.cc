@@ -117,21 +117,24 @@ TEST_F(BatchSchedulerTest, ABatchFormsWhileTheDeviceIsBusy) {
   for (Ending& ending : endings) EXPECT_EQ(ending.times, 1);
 }
 
-TEST_F(BatchSchedulerTest, FillsEveryStreamAndGivesTheLeastLoadedDeviceMore) {
-  Start(/*devices=*/2, /*streams=*/2);
-  std::vector<Ending> endings(5);
-  ASSERT_TRUE(scheduler_->Submit(Make(endings[0], 100)).ok());
-  for (int i = 1; i < 4; ++i) {
-    ASSERT_TRUE(scheduler_->Submit(Make(endings[i], 8)).ok());
+TEST_F(BatchSchedulerTest, GivesWorkToTheDeviceWithTheLeastLeftToDo) {
+  Start(/*devices=*/2, /*streams=*/3);
+  std::vector<Ending> endings(7);
+  const std::vector<int64_t> sizes = {100, 8, 9, 10, 8, 8, 8};
+  for (size_t i = 0; i < endings.size(); ++i) {
+    ASSERT_TRUE(scheduler_->Submit(Make(endings[i], sizes[i])).ok());
   }
-  // The large one on device 0; then device 1 is the less loaded, until full.
-  EXPECT_THAT(device(0).held_sizes(), ElementsAre(1, 1));
-  EXPECT_THAT(device(1).held_sizes(), ElementsAre(1, 1));
-  ASSERT_TRUE(scheduler_->Submit(Make(endings[4], 8)).ok());
+  // The large one on device 0; the small ones on device 1, until its streams
+  // are taken; then on device 0, and the last waits.
+  EXPECT_THAT(device(0).held_sizes(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(device(1).held_sizes(), ElementsAre(1, 1, 1));
   EXPECT_EQ(scheduler_->queued_requests(), 1);
   EXPECT_TRUE(device(1).CompleteOne());
+  EXPECT_TRUE(endings[1].ended());
   EXPECT_EQ(scheduler_->queued_requests(), 0);
-  EXPECT_EQ(device(1).held(), 2);
+  EXPECT_EQ(device(1).held(), 3);
+  EXPECT_TRUE(device(0).CompleteOne());
+  EXPECT_TRUE(endings[0].ended());
   while (device(0).CompleteOne() || device(1).CompleteOne()) {
   }
 }
