@@ -58,7 +58,7 @@ struct ClientOptions {
   // How long one try waits for a connection to come about.
   absl::Duration connect_timeout = absl::Seconds(2);
 
-  RetryPolicy retry;
+  RetryPolicy retry = {};
 };
 
 // A call in progress. Holding one is not needed: letting go of it does nothing

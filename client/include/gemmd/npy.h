@@ -14,7 +14,7 @@ namespace gemmd {
 // into C order: `stored` then holds its transpose, which costs nothing, since a
 // product takes a transposed operand as it is.
 struct NpyMatrix {
-  Matrix stored;
+  Matrix stored = {};
   bool transposed = false;  // the array is the transpose of `stored`
 
   // The array's own shape.

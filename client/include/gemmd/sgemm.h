@@ -26,26 +26,26 @@ struct SgemmCall {
     kBulk,  // uses what interactive work leaves
   };
 
-  MatrixView a;              // as stored: op(A) is m x k
-  MatrixView b;              // as stored: op(B) is k x n
-  MatrixView c;              // m x n; needed when beta != 0, else not looked at
+  MatrixView a = {};         // as stored: op(A) is m x k
+  MatrixView b = {};         // as stored: op(B) is k x n
+  MatrixView c = {};         // m x n; given exactly when beta != 0
   bool transpose_a = false;  // op(A) is the transpose of `a`
   bool transpose_b = false;
   float alpha = 1.0f;
   float beta = 0.0f;
   Precision precision = Precision::kFp32;
-  std::string kernel;  // a name from ServerInfo; empty or "auto": the server's
-                       // choice
+  std::string kernel = {};  // a name from ServerInfo; empty or "auto": the
+                            // server's choice
   Priority priority = Priority::kInteractive;
 
   // From the call to its answer, connecting and retries included; absent:
   // ClientOptions::timeout.
-  std::optional<absl::Duration> timeout;
+  std::optional<absl::Duration> timeout = {};
 
   // Where to write C, m x n; without data, the answer brings a matrix of its
   // own. May be the memory of `c`, and overlaps nothing else of the call. What
   // it holds after an error is not said.
-  MutableMatrixView output;
+  MutableMatrixView output = {};
 };
 
 // How the server ran a product.
