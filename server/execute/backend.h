@@ -90,7 +90,7 @@ struct BackendOptions {
   int streams_per_device = 0;
   // CUDA ordinals; empty: all.
   std::vector<int> devices;
-  // Staging memory, at most.
+  // Staging memory, at most; never more than half of the container's memory.
   size_t staging_bytes = size_t{4} << 30;
 };
 

@@ -1,5 +1,7 @@
 #include "server/execute/slab_staging_pool.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -27,6 +29,7 @@ SlabStagingPool::SlabStagingPool(const SlabStagingPoolOptions& options,
       slab_bytes_(RangeAllocator::RoundUp(options.slab_bytes)),
       allocate_(std::move(allocate)) {
   grow_thread_ = std::thread([this] { GrowLoop(); });
+  pthread_setname_np(grow_thread_.native_handle(), "gemmd-grow");
 }
 
 SlabStagingPool::~SlabStagingPool() {

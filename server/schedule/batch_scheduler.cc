@@ -1,5 +1,7 @@
 #include "server/schedule/batch_scheduler.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -92,6 +94,7 @@ BatchSchedulerImpl::BatchSchedulerImpl(
     devices_.push_back({device.get(), device->info().streams});
   }
   timer_thread_ = std::thread([this] { TimerLoop(); });
+  pthread_setname_np(timer_thread_.native_handle(), "gemmd-timer");
 }
 
 BatchSchedulerImpl::~BatchSchedulerImpl() {

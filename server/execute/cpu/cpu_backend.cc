@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "server/execute/cpu/cpu_device.h"
 #include "server/execute/cpu/heap_staging_pool.h"
+#include "server/execute/memory_limit.h"
 
 namespace gemmd {
 namespace {
@@ -62,7 +63,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
     }
   }
   absl::StatusOr<std::unique_ptr<HeapStagingPool>> staging =
-      HeapStagingPool::Create(options.staging_bytes);
+      HeapStagingPool::Create(
+          StagingBytesWithin(options.staging_bytes, ContainerMemoryLimit()));
   if (!staging.ok()) return staging.status();
   (*staging)->Prefault(kPrefaultBytes);
   DeviceInfo info;

@@ -12,6 +12,7 @@
 #include "kernels/cuda/cuda_status.h"
 #include "server/execute/cuda/cuda_device.h"
 #include "server/execute/cuda/handles.h"
+#include "server/execute/memory_limit.h"
 #include "server/execute/slab_staging_pool.h"
 
 namespace gemmd {
@@ -129,9 +130,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   for (const int ordinal : *ordinals) {
     if (absl::Status status = Probe(ordinal); !status.ok()) return status;
   }
+  const size_t staging_bytes =
+      StagingBytesWithin(options.staging_bytes, ContainerMemoryLimit());
   absl::StatusOr<std::unique_ptr<SlabStagingPool>> staging =
-      SlabStagingPool::Create({.capacity = options.staging_bytes},
-                              &MakePinnedMemory);
+      SlabStagingPool::Create({.capacity = staging_bytes}, &MakePinnedMemory);
   if (!staging.ok()) return staging.status();
   auto backend = std::make_unique<CudaBackend>(*std::move(staging));
   for (size_t i = 0; i < ordinals->size(); ++i) {
@@ -140,9 +142,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
         Describe(static_cast<int>(i), ordinal, options.streams_per_device);
     if (!info.ok()) return info.status();
     // As much as can be staged: what is not staged does not run.
-    absl::StatusOr<std::unique_ptr<CudaDevice>> device =
-        CudaDevice::Create(*std::move(info), ordinal, options.staging_bytes,
-                           registry, backend->staging());
+    absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create(
+        *std::move(info), ordinal, staging_bytes, registry, backend->staging());
     if (!device.ok()) return device.status();
     backend->Add(*std::move(device));
   }

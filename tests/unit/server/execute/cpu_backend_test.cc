@@ -253,6 +253,13 @@ TEST(CreateBackendTest, ExplainsWhatItCannotMake) {
   ASSERT_TRUE(cpu.ok()) << cpu.status();
   EXPECT_EQ((*cpu)->devices()[0]->info().streams, 3);
   EXPECT_TRUE(CreateBackend({.backend = "auto"}, registry).ok());
+  const absl::StatusOr<std::unique_ptr<Backend>> cuda =
+      CreateBackend({.backend = "cuda"}, registry);
+  if (!cuda.ok()) {  // no device, or a build without CUDA
+    EXPECT_EQ(cuda.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(cuda.status().message()),
+                ::testing::HasSubstr("CUDA"));
+  }
 }
 
 }  // namespace
