@@ -2,6 +2,7 @@
 
 #include <grpcpp/ext/channelz_service_plugin.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -76,6 +77,9 @@ int CopyThreads(const RpcOptions& options) {
 void Configure(const RpcOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(
       static_cast<int>(options.max_inline_bytes + kReceiveMarginBytes));
+  grpc::ResourceQuota quota("gemmd");
+  quota.Resize(std::max(options.receive_bytes, 4 * options.max_inline_bytes));
+  builder.SetResourceQuota(quota);
   // Matrices do not compress, and a compressed message can unfold to a thousand
   // times what was received.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);

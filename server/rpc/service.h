@@ -29,6 +29,10 @@ struct RpcOptions {
   size_t max_inline_bytes = size_t{256} << 20;
   // Calls at the same time on one connection. --max-streams
   int max_streams = 1024;
+  // Bytes of messages that are received and not yet staged, over all
+  // connections; past it gRPC cancels calls with RESOURCE_EXHAUSTED. At least
+  // four messages of the largest size are allowed.
+  size_t receive_bytes = size_t{4} << 30;
   // After this a connection is asked to reconnect, which spreads long-lived
   // clients over new servers. --max-connection-age
   absl::Duration max_connection_age = absl::InfiniteDuration();

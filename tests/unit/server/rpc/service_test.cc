@@ -10,12 +10,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <future>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -315,6 +317,47 @@ TEST_F(ServiceTest, GarbageIsInvalidForEveryMethod) {
     ASSERT_TRUE(queue.Next(&tag, &ok));
     EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT) << method;
     EXPECT_NE(status.error_details(), "") << method;
+  }
+}
+
+TEST_F(ServiceTest, AFloodOfLargeMessagesIsBoundedAndTheServerGoesOn) {
+  RpcOptions options;
+  options.max_inline_bytes = 5 << 20;
+  options.receive_bytes = 0;  // four messages
+  options.copy_threads = 1;
+  StartServer(options);
+  const v1::SgemmRequest request = Product(1024, 1, 1024);  // 4 MiB
+  std::atomic<int> answered = 0;
+  std::atomic<int> refused = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 24; ++i) {
+    clients.emplace_back([&] {
+      const auto stub = v1::GemmService::NewStub(
+          Connect(absl::StrCat("127.0.0.1:", server_->port())));
+      for (int call = 0; call < 3; ++call) {
+        grpc::ClientContext context;
+        v1::SgemmResponse response;
+        ++(stub->Sgemm(&context, request, &response).ok() ? answered : refused);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_GT(answered, 0);
+  EXPECT_GT(refused, 0);
+  stub_ = v1::GemmService::NewStub(
+      Connect(absl::StrCat("127.0.0.1:", server_->port())));
+  EXPECT_TRUE(Multiply().ok());
+  WaitFor([&] { return backend_->staging().used_bytes() == 0; });
+}
+
+TEST_F(ServiceTest, AnOldConnectionIsReplacedWithoutAFailure) {
+  RpcOptions options;
+  options.max_connection_age = absl::Milliseconds(100);
+  StartServer(options);
+  for (int i = 0; i < 40; ++i) {
+    const absl::Status status = Multiply();
+    ASSERT_TRUE(status.ok()) << i << ": " << status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
