@@ -4,6 +4,7 @@
 
 #include "proto/status.h"
 #include "server/observe/logging.h"
+#include "server/rpc/client_status.h"
 
 namespace gemmd {
 
@@ -27,8 +28,8 @@ MonotonicTime Call::Deadline() const {
 }
 
 grpc::Status Call::End(const absl::Status& status, size_t answer_bytes) {
-  grpc::Status result = ToGrpcStatus(status);
-  status_ = status;
+  grpc::Status result = ToGrpcStatus(ForClient(status));
+  status_ = status;  // for the log
   code_ = result.error_code();
   answer_bytes_ = answer_bytes;
   return result;

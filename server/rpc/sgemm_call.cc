@@ -164,7 +164,7 @@ void SgemmCall::OnTaskDone(TaskResult result) {
   if (!result.status.ok()) {
     CountShed(result.status, metrics);
     ticket_ = Admission::Ticket();
-    return Fail(ForClient(result.status));
+    return Fail(result.status);
   }
   const StageSeconds seconds = result.seconds;
   const grpc::ByteBuffer answer = EncodeSgemmAnswer(

@@ -63,18 +63,6 @@ absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
   return spec;
 }
 
-absl::Status ForClient(const absl::Status& status) {
-  bool has_details = false;
-  status.ForEachPayload(
-      [&](absl::string_view, const absl::Cord&) { has_details = true; });
-  const bool internal = absl::IsInternal(status) || absl::IsUnknown(status);
-  if (!internal || has_details) return status;
-  return FaultError("SERVER_FAULT",
-                    "the server failed to compute this product; its log says "
-                    "why",
-                    {});
-}
-
 void CountShed(const absl::Status& status, Metrics& metrics) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:

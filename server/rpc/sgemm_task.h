@@ -1,5 +1,5 @@
 // Between the wire's plan and the scheduler's task: the kernel, the staging
-// memory, and what of an end is told to whom.
+// memory, and what is counted of its end.
 
 #pragma once
 
@@ -27,10 +27,6 @@ absl::StatusOr<const SgemmKernel*> SelectSgemmKernel(
 absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
                                     std::span<const ByteSlice> slices,
                                     StagingPool& staging);
-
-// What a client is told of `status`: itself, but for an INTERNAL without
-// details, whose message was meant for the log.
-absl::Status ForClient(const absl::Status& status);
 
 // Counts an end that kept the product from a device, by its reason.
 void CountShed(const absl::Status& status, Metrics& metrics);
