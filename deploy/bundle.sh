@@ -57,11 +57,18 @@ install_programs() {
   cp LICENSE deploy/run_gpu_tests.sh "$tree" && chmod +x "$tree"/*.sh
 }
 
+# OpenBLAS is loaded when a program runs, so that no program names it.
+openblas=$(ldconfig -p | sed -n 's/.*libopenblas\.so\.0 (.*x86-64.*) => //p' |
+  head -n 1)
+
 # The libraries that the programs need, directly or not: "SONAME PATH" a line.
 # Once they are copied, PATH is in the tree.
 needed_libraries() {
-  programs | xargs -n 1 ldd | awk -v host="$host_libraries" \
-    '$2 == "=>" && $1 !~ host {print $1, $3}' | sort -u
+  echo "libopenblas.so.0 $openblas"
+  { programs && echo "$openblas"; } | xargs -n 1 ldd |
+    awk -v host="$host_libraries" \
+      '$2 == "=>" && $1 !~ host && $1 != "libopenblas.so.0" {print $1, $3}' |
+    sort -u
 }
 
 # Each under its soname, looking for its own beside it.

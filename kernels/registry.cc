@@ -24,7 +24,7 @@ KernelEntry Available(std::unique_ptr<const SgemmKernel> kernel) {
 KernelRegistry KernelRegistry::Create() {
   std::vector<KernelEntry> entries;
   entries.push_back(Available(MakeReferenceSgemm()));
-  entries.push_back(Available(MakeOpenblasSgemm()));
+  entries.push_back(OpenblasEntry());
   std::vector<KernelEntry> cuda = CudaKernelEntries();
   entries.insert(entries.end(), std::make_move_iterator(cuda.begin()),
                  std::make_move_iterator(cuda.end()));

@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/openblas_library.h"
 
 namespace gemmd {
 namespace {
@@ -32,14 +34,18 @@ void Scale(const SgemmArgs& p) {
   }
 }
 
+KernelInfo Info() {
+  return {.name = "openblas",
+          .description = "CPU, OpenBLAS cblas_sgemm",
+          .precision = Precision::kFp32,
+          .space = MemorySpace::kHost,
+          .batch_invariant = true};
+}
+
 class OpenblasSgemm final : public SgemmKernel {
  public:
-  OpenblasSgemm()
-      : SgemmKernel({.name = "openblas",
-                     .description = "CPU, OpenBLAS cblas_sgemm",
-                     .precision = Precision::kFp32,
-                     .space = MemorySpace::kHost,
-                     .batch_invariant = true}) {}
+  explicit OpenblasSgemm(const OpenblasLibrary& library)
+      : SgemmKernel(Info()), library_(library) {}
 
   absl::Status Supports(const SgemmArgs& args) const override {
     const GemmShape& s = args.shape;
@@ -63,18 +69,29 @@ class OpenblasSgemm final : public SgemmKernel {
         Scale(p);
         continue;
       }
-      cblas_sgemm(CblasRowMajor, s.transpose_a ? CblasTrans : CblasNoTrans,
-                  s.transpose_b ? CblasTrans : CblasNoTrans, s.m, s.n, s.k,
-                  p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc);
+      library_.sgemm(CblasRowMajor, s.transpose_a ? CblasTrans : CblasNoTrans,
+                     s.transpose_b ? CblasTrans : CblasNoTrans, s.m, s.n, s.k,
+                     p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc);
     }
     return absl::OkStatus();
   }
+
+ private:
+  const OpenblasLibrary library_;
 };
 
 }  // namespace
 
-std::unique_ptr<const SgemmKernel> MakeOpenblasSgemm() {
-  return std::make_unique<OpenblasSgemm>();
+KernelEntry OpenblasEntry() {
+  const absl::StatusOr<OpenblasLibrary> library = OpenblasLibrary::Get();
+  if (!library.ok()) {
+    return {.info = Info(),
+            .kernel = nullptr,
+            .unavailable_reason = std::string(library.status().message())};
+  }
+  return {.info = Info(),
+          .kernel = std::make_unique<OpenblasSgemm>(*library),
+          .unavailable_reason = ""};
 }
 
 }  // namespace gemmd
