@@ -15,7 +15,7 @@ build_packages=(
   cmake g++ ninja-build
   # the service: RPC, wire format, base library, metrics
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
-  libabsl-dev prometheus-cpp-dev libcivetweb-dev
+  libabsl-dev prometheus-cpp-dev
   # the CPU backend, flags, logs, digests
   libopenblas-dev libcli11-dev libspdlog-dev libssl-dev
   curl  # deploy/quickstart.sh reads /metrics

@@ -1,30 +1,46 @@
 #include "server/observe/http_server.h"
 
-#include <civetweb.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/mutex.h"
-#include "server/observe/logging.h"
+#include "absl/strings/str_split.h"
 
 namespace gemmd {
 namespace {
 
-// A scrape and a few probes at once; more wait in the accept queue.
-constexpr const char* kThreads = "4";
-// A client that does not send or read for so long is dropped.
-constexpr const char* kTimeoutMs = "5000";
+using Clock = std::chrono::steady_clock;
+
+// Past these a client waits in the accept queue.
+constexpr size_t kMaxConnections = 256;
+// From the first byte to the last: a client that does not send or read is
+// dropped.
+constexpr auto kTimeout = std::chrono::seconds(5);
+// How often deadlines are looked at while somebody is connected.
+constexpr int kTickMs = 250;
+// Of a request's line and headers; nothing of them but the first line is used.
+constexpr size_t kMaxRequestBytes = 16384;
 
 const char* ReasonPhrase(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 400:
+      return "Bad Request";
     case 404:
       return "Not Found";
     case 405:
@@ -36,118 +52,178 @@ const char* ReasonPhrase(int status) {
   }
 }
 
-class CivetHttpServer : public HttpServer {
+std::string Serialize(const HttpResponse& response, bool head) {
+  return absl::StrCat("HTTP/1.1 ", response.status, " ",
+                      ReasonPhrase(response.status),
+                      "\r\nContent-Type: ", response.content_type,
+                      "\r\nContent-Length: ", response.body.size(),
+                      "\r\nCache-Control: no-store"
+                      "\r\nX-Content-Type-Options: nosniff"
+                      "\r\nConnection: close\r\n\r\n",
+                      head ? "" : response.body);
+}
+
+// A request until its client knows the answer: closing a socket with bytes that
+// nobody read would take back what was sent.
+struct Connection {
+  enum class State { kReading, kAnswering, kAnswered, kClosed };
+  int fd;
+  Clock::time_point deadline;
+  State state = State::kReading;
+  std::string request;
+  std::string answer;  // what is left to send
+};
+
+// One thread and poll(): a client costs a few bytes, however slow it is.
+class PollHttpServer : public HttpServer {
+  using State = Connection::State;
+
  public:
-  explicit CivetHttpServer(std::map<std::string, Handler> handlers)
+  explicit PollHttpServer(std::map<std::string, Handler> handlers)
       : handlers_(std::move(handlers)) {}
 
-  ~CivetHttpServer() override {
-    if (context_ != nullptr) Stop();
-    mg_exit_library();
+  ~PollHttpServer() override {
+    if (thread_.joinable()) {
+      const uint64_t one = 1;
+      (void)!write(stop_fd_, &one, sizeof(one));
+      thread_.join();
+    }
+    if (listen_fd_ >= 0) close(listen_fd_);
+    if (stop_fd_ >= 0) close(stop_fd_);
   }
 
   absl::Status Listen(const std::string& address) {
-    mg_init_library(MG_FEATURES_DEFAULT);
-    host_ = address.substr(0, address.rfind(':'));
-    if (absl::StartsWith(host_, "[")) host_ = host_.substr(1, host_.size() - 2);
-    const char* options[] = {"listening_ports",
-                             address.c_str(),
-                             "num_threads",
-                             kThreads,
-                             "request_timeout_ms",
-                             kTimeoutMs,
-                             "enable_keep_alive",
-                             "no",
-                             nullptr};
-    mg_callbacks callbacks{};
-    callbacks.begin_request = &CivetHttpServer::OnRequest;
-    callbacks.log_message = &CivetHttpServer::OnLog;
-    char text[256] = "";
-    mg_init_data init{&callbacks, this, options};
-    mg_error_data error{nullptr, text, sizeof(text)};
-    context_ = mg_start2(&init, &error);
-    MutexLock lock(&mu_);
-    started_ = true;
-    if (context_ == nullptr) {
+    if (const char* reason = Bind(address); reason != nullptr) {
       return absl::UnavailableError(absl::StrCat(
-          "cannot listen for HTTP on ", address, ": ", StartError(text),
+          "cannot listen for HTTP on ", address, ": ",
+          absl::AsciiStrToLower(reason),
           "; stop what uses it, or name another address with --http-listen "
           "(port 0 picks a free one)"));
     }
-    mg_server_port bound{};
-    if (mg_get_server_ports(context_, 1, &bound) < 1) {
-      return absl::InternalError(
-          absl::StrCat("no HTTP port is bound for ", address));
-    }
-    port_ = bound.port;
+    stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (stop_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+    thread_ = std::thread([this] { Run(); });
     return absl::OkStatus();
   }
 
   int port() const override { return port_; }
 
  private:
-  // The library's accepting thread looks for the end every 2 s, or when
-  // somebody connects: so somebody does.
-  void Stop() {
-    std::atomic<bool> stopped{false};
-    std::thread waker([this, &stopped] {
-      while (!stopped.load()) {
-        char error[64];
-        mg_connection* connection = mg_connect_client(
-            host_.c_str(), port_, /*use_ssl=*/0, error, sizeof(error));
-        if (connection != nullptr) mg_close_connection(connection);
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  // Null, or why not.
+  const char* Bind(const std::string& address) {
+    const size_t colon = address.rfind(':');
+    std::string host = address.substr(0, colon);
+    const std::string port = address.substr(colon + 1);
+    if (absl::StartsWith(host, "[")) host = host.substr(1, host.size() - 2);
+    addrinfo hints{};
+    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+    if (error != 0) return gai_strerror(error);
+    const absl::Cleanup free_found = [found] { freeaddrinfo(found); };
+
+    listen_fd_ =
+        socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listen_fd_ < 0) return strerror(errno);
+    // A restart need not wait for the connections of the process before.
+    const int on = 1;
+    setsockopt(listen_fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(listen_fd_, found->ai_addr, found->ai_addrlen) != 0 ||
+        listen(listen_fd_, SOMAXCONN) != 0) {
+      return strerror(errno);
+    }
+    sockaddr_storage bound{};
+    socklen_t length = sizeof(bound);
+    getsockname(listen_fd_, reinterpret_cast<sockaddr*>(&bound), &length);
+    // The port is at the same place for IPv4 and IPv6.
+    port_ = ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+    return nullptr;
+  }
+
+  void Run() {
+    bool stopping = false;
+    while (!stopping || !connections_.empty()) {
+      const bool accepts = !stopping && can_accept_;
+      std::vector<pollfd> polled = {{stopping ? -1 : stop_fd_, POLLIN, 0},
+                                    {accepts ? listen_fd_ : -1, POLLIN, 0}};
+      for (const Connection& c : connections_) {
+        const bool sends = c.state == State::kAnswering;
+        polled.push_back(
+            {c.fd, static_cast<short>(sends ? POLLOUT : POLLIN), 0});
       }
+      const bool waits = connections_.empty() && can_accept_;
+      poll(polled.data(), polled.size(), waits ? -1 : kTickMs);
+
+      for (size_t i = 0; i < connections_.size(); ++i) {
+        if (polled[i + 2].revents != 0) Advance(&connections_[i]);
+      }
+      if (polled[0].revents != 0) stopping = true;
+      can_accept_ = true;
+      if (polled[1].revents != 0) Accept();
+      DropFinished(stopping);
+    }
+  }
+
+  void Accept() {
+    const int fd =
+        accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      connections_.push_back({.fd = fd, .deadline = Clock::now() + kTimeout});
+    }
+    // Without a descriptor to be had, poll would return at once for ever.
+    can_accept_ = fd >= 0 && connections_.size() < kMaxConnections;
+  }
+
+  // Reads what has come or sends what fits.
+  void Advance(Connection* c) {
+    if (c->state != State::kAnswering) {
+      char bytes[4096];
+      const ssize_t count = recv(c->fd, bytes, sizeof(bytes), 0);
+      if (count == 0 || (count < 0 && errno != EAGAIN)) {
+        c->state = State::kClosed;
+      }
+      if (count <= 0 || c->state == State::kAnswered) return;
+      c->request.append(bytes, count);
+      const bool whole = absl::StrContains(c->request, "\r\n\r\n");
+      if (!whole && c->request.size() <= kMaxRequestBytes) return;
+      c->state = State::kAnswering;
+      c->answer = Answer(whole ? c->request : "");
+    }
+    const ssize_t sent =
+        send(c->fd, c->answer.data(), c->answer.size(), MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno != EAGAIN) c->state = State::kClosed;
+      return;
+    }
+    c->answer.erase(0, sent);
+    if (c->answer.empty()) {
+      shutdown(c->fd, SHUT_WR);
+      c->state = State::kAnswered;
+    }
+  }
+
+  // While stopping, only an answer under way is waited for.
+  void DropFinished(bool stopping) {
+    const Clock::time_point now = Clock::now();
+    std::erase_if(connections_, [&](const Connection& c) {
+      const bool finished = c.state == State::kClosed || now >= c.deadline ||
+                            (stopping && c.state != State::kAnswering);
+      if (finished) close(c.fd);
+      return finished;
     });
-    mg_stop(context_);
-    stopped.store(true);
-    waker.join();
   }
 
-  // The library says why a port is not to be had in a log line alone, on the
-  // thread that calls mg_start2.
-  std::string StartError(absl::string_view text) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (start_log_.find("98 (") != std::string::npos) {
-      return "address already in use";
+  // `request` is the line and the headers; empty if there was no end to them.
+  std::string Answer(absl::string_view request) const {
+    const absl::string_view line = request.substr(0, request.find("\r\n"));
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    if (words.size() != 3 || !absl::StartsWith(words[2], "HTTP/1.")) {
+      return Serialize({.status = 400, .body = "this port speaks HTTP/1.1\n"},
+                       /*head=*/false);
     }
-    return start_log_.empty() ? std::string(text) : start_log_;
-  }
-
-  static int OnLog(const mg_connection* connection, const char* message) {
-    const mg_context* context = mg_get_context(connection);
-    auto* self = static_cast<CivetHttpServer*>(mg_get_user_data(context));
-    if (self == nullptr || !self->KeepStartError(message)) {
-      Log(LogLevel::kDebug, "http", {{"detail", message}});
-    }
-    return 1;  // not to stderr
-  }
-
-  bool KeepStartError(const char* message) {
-    MutexLock lock(&mu_);
-    if (started_) return false;
-    if (start_log_.empty()) start_log_ = message;
-    return true;
-  }
-
-  static int OnRequest(mg_connection* connection) {
-    const mg_request_info* request = mg_get_request_info(connection);
-    const auto* self = static_cast<CivetHttpServer*>(request->user_data);
-    const HttpResponse response =
-        self->Respond(request->request_method, request->local_uri);
-    mg_printf(connection,
-              "HTTP/1.1 %d %s\r\n"
-              "Content-Type: %s\r\n"
-              "Content-Length: %zu\r\n"
-              "Cache-Control: no-store\r\n"
-              "X-Content-Type-Options: nosniff\r\n"
-              "Connection: close\r\n\r\n",
-              response.status, ReasonPhrase(response.status),
-              response.content_type.c_str(), response.body.size());
-    if (std::strcmp(request->request_method, "HEAD") != 0) {
-      mg_write(connection, response.body.data(), response.body.size());
-    }
-    return response.status;  // answered
+    return Serialize(Respond(words[0], words[1].substr(0, words[1].find('?'))),
+                     words[0] == "HEAD");
   }
 
   HttpResponse Respond(absl::string_view method, absl::string_view path) const {
@@ -167,20 +243,21 @@ class CivetHttpServer : public HttpServer {
 
   // Constant after Listen.
   const std::map<std::string, Handler> handlers_;
-  mg_context* context_ = nullptr;
-  std::string host_;
+  int listen_fd_ = -1;
+  int stop_fd_ = -1;
   int port_ = 0;
+  std::thread thread_;
 
-  Mutex mu_;
-  bool started_ ABSL_GUARDED_BY(mu_) = false;
-  std::string start_log_ ABSL_GUARDED_BY(mu_);
+  // Of thread_ alone.
+  std::vector<Connection> connections_;
+  bool can_accept_ = true;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
     absl::string_view address, std::map<std::string, Handler> handlers) {
-  auto server = std::make_unique<CivetHttpServer>(std::move(handlers));
+  auto server = std::make_unique<PollHttpServer>(std::move(handlers));
   const absl::Status status = server->Listen(std::string(address));
   if (!status.ok()) return status;
   return server;

@@ -21,14 +21,18 @@ struct HttpResponse {
 // Answers GET and HEAD of fixed paths from functions; 404 and 405 otherwise.
 // Serves no files and reads no request bodies.
 //
-// Has threads of its own, so neither a scrape nor a client that never reads
+// Has a thread of its own, so neither a scrape nor a client that never reads
 // takes one from the requests being multiplied; every connection is closed
 // after its answer, and after a few seconds without one.
+//
+// Not civetweb, though prometheus-cpp brings it: its threads have stacks of
+// 100 KiB, of which OpenBLAS's thread-local arrays take 60 and what is linked
+// with CUDA 8 more. The first scrape then ran past the end.
 //
 // Thread-safe.
 class HttpServer {
  public:
-  // Called on the server's own threads, several at once; must not throw.
+  // Called on the server's own thread, one at a time; must not throw.
   using Handler = std::function<HttpResponse()>;
 
   // Listens on `address`, "HOST:PORT"; port 0 picks a free one. `handlers` are

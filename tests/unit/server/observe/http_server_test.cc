@@ -83,9 +83,37 @@ TEST(HttpServerTest, AnAddressOfAnotherMachineIsAnError) {
 TEST(HttpServerTest, SilentConnectionsDoNotKeepOthersFromAnswers) {
   const auto server = StartServer();
   std::vector<int> silent;
-  for (int i = 0; i < 3; ++i) silent.push_back(ConnectLoopback(server->port()));
+  for (int i = 0; i < 100; ++i) {
+    silent.push_back(ConnectLoopback(server->port()));
+  }
   EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
   for (const int fd : silent) close(fd);
+}
+
+TEST(HttpServerTest, AnAnswerPastTheSocketsBufferArrivesWhole) {
+  const std::string body(16 << 20, 'x');
+  const auto server = HttpServer::Start(
+      "127.0.0.1:0",
+      {{"/metrics", [&body] { return HttpResponse{.body = body}; }}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(HttpGet((*server)->port(), "/metrics").body.size(), body.size());
+}
+
+TEST(HttpServerTest, ARequestInPiecesIsAnswered) {
+  const auto server = StartServer();
+  const int fd = ConnectLoopback(server->port());
+  for (const std::string& piece :
+       {std::string("GET /metr"), std::string("ics HTTP/1.1\r\nHost: x\r"),
+        std::string("\n\r\n")}) {
+    ASSERT_EQ(send(fd, piece.data(), piece.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(piece.size()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  char bytes[512];
+  const ssize_t count = recv(fd, bytes, sizeof(bytes), 0);
+  ASSERT_GT(count, 0);
+  EXPECT_THAT(std::string(bytes, count), HasSubstr("200 OK"));
+  close(fd);
 }
 
 TEST(HttpServerTest, BytesThatAreNotHttpLeaveTheServerUnharmed) {
