@@ -25,7 +25,8 @@ trap 'rm -f "$profile"' EXIT
 # One core type of OpenBLAS everywhere, and no address randomisation: the count
 # then depends on the program alone.
 OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 setarch -R \
-  valgrind --tool=callgrind --callgrind-out-file="$profile" "$program"
+  valgrind --tool=callgrind --callgrind-out-file="$profile" \
+  --toggle-collect=GemmdCountedWorkload "$program"
 count=$(sed -n 's/^\(summary\|totals\): *\([0-9]*\).*/\2/p' "$profile" |
   head -n 1)
 [ -n "$count" ] || {
