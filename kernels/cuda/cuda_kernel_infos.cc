@@ -26,6 +26,9 @@ std::vector<KernelInfo> CudaKernelInfos() {
                    "CUDA, conflict_free that loads the next tile while it "
                    "computes this one"),
       DeviceKernel("cublas", "CUDA, cuBLAS cublasSgemm, never TF32"),
+      DeviceKernel("sm90_ffma",
+                   "CUDA, Hopper: stream-K and cluster split-K, operands "
+                   "through the copy engine"),
   };
 }
 

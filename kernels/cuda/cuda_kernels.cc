@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/ladder.h"
+#include "kernels/cuda/sm90_kernels.h"
 
 namespace gemmd {
 namespace {
@@ -35,6 +36,7 @@ MadeKernel Make(const KernelInfo& info) {
       {"conflict_free", &MakeConflictFreeSgemm},
       {"double_buffered", &MakeDoubleBufferedSgemm},
       {"cublas", &MakeCublasSgemm},
+      {"sm90_ffma", &MakeSm90FfmaSgemm},
   };
   for (const Maker& maker : kMakers) {
     if (maker.name == info.name) return maker.make(info);

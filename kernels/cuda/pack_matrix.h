@@ -1,0 +1,25 @@
+// Small helpers on matrices in device memory, for kernels that need an operand
+// aligned or turned, or C scaled alone.
+
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+struct CUstream_st;
+
+namespace gemmd {
+
+// Copies the row-major [rows, cols] matrix `from` to `to`, as [cols, rows] if
+// `transpose`. Leading dimensions are in elements. Asynchronous on `stream`;
+// INTERNAL if the launch fails.
+absl::Status PackMatrix(const float* from, int64_t from_ld, int64_t rows,
+                        int64_t cols, bool transpose, float* to, int64_t to_ld,
+                        CUstream_st* stream);
+
+// C [m, n] = beta * C; beta == 0 writes zeros and does not read C.
+absl::Status ScaleMatrix(float* c, int64_t ldc, int64_t m, int64_t n,
+                         float beta, CUstream_st* stream);
+
+}  // namespace gemmd
