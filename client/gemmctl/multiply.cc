@@ -1,8 +1,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,6 +19,8 @@
 
 namespace gemmd::gemmctl {
 namespace {
+
+constexpr absl::Duration kForever = absl::Hours(24 * 365);
 
 // What was read, and must live as long as the call.
 struct Inputs {
@@ -151,6 +157,28 @@ std::string DeviceName(Client& client, uint32_t index) {
   return "";
 }
 
+// The library ends a call late when the server stops reading in the middle of
+// it (see Client). A person is told in time all the same, and the process ends
+// as it is, call and all.
+absl::StatusOr<SgemmAnswer> MultiplyInTime(Client& client,
+                                           const SgemmCall& call,
+                                           const ClientOptions& options) {
+  constexpr absl::Duration kGrace = absl::Seconds(1);
+  std::promise<absl::StatusOr<SgemmAnswer>> promise;
+  std::future<absl::StatusOr<SgemmAnswer>> answer = promise.get_future();
+  client.SgemmAsync(call, [&promise](absl::StatusOr<SgemmAnswer> result) {
+    promise.set_value(std::move(result));
+  });
+  const absl::Duration wait = std::min(options.timeout + kGrace, kForever);
+  if (answer.wait_for(absl::ToChronoSeconds(wait)) ==
+      std::future_status::timeout) {
+    std::_Exit(FailRemote(absl::DeadlineExceededError(
+        absl::StrCat(options.address, " did not take the operands within ",
+                     absl::FormatDuration(options.timeout)))));
+  }
+  return answer.get();
+}
+
 void Report(const CommandLine& line, const SgemmAnswer& answer, int64_t k,
             const std::string& device) {
   const SgemmExecution& execution = answer.execution;
@@ -214,7 +242,8 @@ int RunMultiply(const CommandLine& line) {
 
   absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(line.client);
   if (!client.ok()) return Fail(client.status(), kUsage);
-  const absl::StatusOr<SgemmAnswer> answer = (*client)->Sgemm(call);
+  const absl::StatusOr<SgemmAnswer> answer =
+      MultiplyInTime(**client, call, line.client);
   if (!answer.ok()) return FailRemote(answer.status());
   status = WriteNpy(options.output, answer->c.view());
   if (!status.ok()) return Fail(status, kFailed);

@@ -356,6 +356,21 @@ class WithServerTest(Folder):
 
 
 class ServerThatGoesTest(Folder):
+    def test_a_stopped_server_does_not_hold_it_past_the_deadline(self):
+        self.save("x.npy", np.zeros((3000, 3000), np.float32))
+        path = f"/tmp/gemmctl_stopped.{os.getpid()}.sock"
+        with gemmd_process.server("--unix-socket", path) as server:
+            for address in (server.address, "unix:" + path):
+                server.signal(signal.SIGSTOP)
+                begin = time.monotonic()
+                result = self.gemmctl("multiply", "x.npy", "x.npy", "-o",
+                                      "c.npy", "--timeout", "1",
+                                      "--server", address)
+                self.assertLess(time.monotonic() - begin, 8)
+                server.signal(signal.SIGCONT)
+                self.assert_fails(result, DEADLINE, address)
+                self.assert_no_output()
+
     def test_a_server_that_ends_while_it_is_measured(self):
         with gemmd_process.server() as server:
             timer = threading.Timer(1.0, server.signal, [signal.SIGKILL])
