@@ -1,6 +1,5 @@
 // The program gemmd. Exit codes: 0 stopped as asked, 1 could not start, 2 bad
-// flags, 3 a device failed, 128 + n ended by a second signal n (or by the
-// first, while starting).
+// flags, 3 a device failed, 128 + n ended by a second (or too early) signal n.
 
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +21,8 @@ enum ExitCode { kOk = 0, kCannotStart = 1, kUsage = 2, kDeviceFault = 3 };
 std::atomic<gemmd::Server*> g_server{nullptr};
 
 // From the handler to the signal thread. Blocking the signals and sigwait would
-// be simpler, but OpenBLAS starts threads before main, which do not block them.
+// be simpler, but a library that starts threads before main does not block them
+// there, and the kernel may pick such a thread.
 int g_signals[2];
 
 void OnSignal(int signal) {
