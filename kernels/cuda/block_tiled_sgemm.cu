@@ -44,9 +44,10 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   const int col = threadIdx.x % kThreadsX * kThreadTile;
   float sum[kThreadTile][kThreadTile] = {};
 
-  for (int64_t k_left = p.k; k_left > 0; k_left -= kTileK) {
-    ReaderA::Write(a_reader.Read(k_left), a_tile);
-    ReaderB::Write(b_reader.Read(k_left), b_tile);
+  const int first = FirstTileK(p.k);
+  ReaderA::Write(a_reader.ReadFirst(first), a_tile);
+  ReaderB::Write(b_reader.ReadFirst(first), b_tile);
+  for (int left = TilesAfterFirst(p.k); true; --left) {
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < kTileK; ++k) {
@@ -58,7 +59,10 @@ __global__ void __launch_bounds__(kTileThreads, 2)
         }
       }
     }
+    if (left == 0) break;
     __syncthreads();
+    ReaderA::Write(a_reader.ReadNext(), a_tile);
+    ReaderB::Write(b_reader.ReadNext(), b_tile);
   }
 
   const OutputTile output(p, FindTile<kTileOuter, kTileOuter>(p));

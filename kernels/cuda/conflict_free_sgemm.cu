@@ -27,13 +27,18 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   ReaderB b_reader(p.b, p.ldb, origin.col, p.n);
   Quadrants sums;
 
-  for (int64_t k_left = p.k; k_left > 0; k_left -= kTileK) {
-    ReaderA::Write(a_reader.Read(k_left), a_tile);
-    ReaderB::Write(b_reader.Read(k_left), b_tile);
+  const int first = FirstTileK(p.k);
+  ReaderA::Write(a_reader.ReadFirst(first), a_tile);
+  ReaderB::Write(b_reader.ReadFirst(first), b_tile);
+  for (int left = TilesAfterFirst(p.k); true; --left) {
     __syncthreads();
     sums.Add(a_tile, b_tile);
+    if (left == 0) break;
     __syncthreads();
+    ReaderA::Write(a_reader.ReadNext(), a_tile);
+    ReaderB::Write(b_reader.ReadNext(), b_tile);
   }
+
   sums.Write<kVector>({p, FindTile<kTileOuter, kTileOuter>(p)});
 }
 

@@ -18,13 +18,17 @@
 namespace gemmd {
 namespace {
 
+struct Stage {
+  float a[kTileK][kTileOuter];
+  float b[kTileK][kTileOuter];
+};
+
 template <bool kTransposeA, bool kTransposeB, bool kVector, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads, 2)
     DoubleBufferedSgemm(const __grid_constant__ ProblemTable<kCapacity> table) {
   using ReaderA = TileReader<!kTransposeA, kVector>;
   using ReaderB = TileReader<kTransposeB, kVector>;
-  __shared__ alignas(16) float a_tiles[2][kTileK][kTileOuter];
-  __shared__ alignas(16) float b_tiles[2][kTileK][kTileOuter];
+  __shared__ alignas(16) Stage stages[2];
 
   const DeviceProblem& p = FindProblem(table);
   const TileOrigin origin = FindTile<kTileOuter, kTileOuter>(p);
@@ -33,23 +37,25 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   Quadrants sums;
 
   // The first tile; where k is 0 it is all zeros.
-  ReaderA::Write(a_reader.Read(p.k), a_tiles[0]);
-  ReaderB::Write(b_reader.Read(p.k), b_tiles[0]);
+  const int first = FirstTileK(p.k);
+  ReaderA::Write(a_reader.ReadFirst(first), stages[0].a);
+  ReaderB::Write(b_reader.ReadFirst(first), stages[0].b);
   __syncthreads();
 
-  // Tile by tile: load the next one (past the last there is none, and nothing
-  // is read), compute this one, store the next one.
+  // Tile by tile: load the next one, compute this one, store the next one.
   int now = 0;
-  for (int64_t k_left = p.k - kTileK; true; k_left -= kTileK) {
-    const float4 a_next = a_reader.Read(k_left);
-    const float4 b_next = b_reader.Read(k_left);
-    sums.Add(a_tiles[now], b_tiles[now]);
-    if (k_left <= 0) break;
+  for (int left = TilesAfterFirst(p.k); left > 0; --left) {
+    const float4 a_next = a_reader.ReadNext();
+    const float4 b_next = b_reader.ReadNext();
+    sums.Add(stages[now].a, stages[now].b);
     now ^= 1;
-    ReaderA::Write(a_next, a_tiles[now]);
-    ReaderB::Write(b_next, b_tiles[now]);
+    ReaderA::Write(a_next, stages[now].a);
+    ReaderB::Write(b_next, stages[now].b);
     __syncthreads();
   }
+
+  // The last tile.
+  sums.Add(stages[now].a, stages[now].b);
   sums.Write<kVector>({p, FindTile<kTileOuter, kTileOuter>(p)});
 }
 

@@ -38,8 +38,8 @@ class Quadrants {
     for (int k = 0; k < kTileK; ++k) {
       float a[2 * kQuadrant];
       float b[2 * kQuadrant];
-      Load(&a_tile[k][row], a);
       Load(&b_tile[k][col], b);
+      Load(&a_tile[k][row], a);
 #pragma unroll
       for (int i = 0; i < 2 * kQuadrant; ++i) {
 #pragma unroll

@@ -13,6 +13,8 @@
 namespace gemmd {
 namespace {
 
+// Kernels count tiles along k, 8 deep at least, in 31 bits.
+constexpr int64_t kMaxK = int64_t{1} << 34;
 constexpr int64_t kMaxGridX = std::numeric_limits<int32_t>::max();
 
 int64_t CeilDiv(int64_t x, int64_t y) { return x / y + (x % y != 0); }
@@ -97,6 +99,10 @@ class TableSgemm final : public SgemmKernel {
       : SgemmKernel(std::move(info)), functions_(functions) {}
 
   absl::Status Supports(const SgemmArgs& args) const override {
+    if (args.shape.k > kMaxK) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          info().name, " takes k up to ", kMaxK, ", got ", args.shape.k));
+    }
     const int64_t tiles = CountTiles(functions_, args.shape);
     if (tiles <= kMaxGridX) return absl::OkStatus();
     return absl::FailedPreconditionError(
@@ -150,11 +156,12 @@ absl::Status CheckRuns(const void* function) {
 
 SgemmVariant VariantOf(const SgemmArgs& args) {
   const GemmShape& s = args.shape;
-  // k may end anywhere; m and n only where four neighbours lie along them.
-  const bool vector = IsAligned(args.a, args.lda) &&
+  // The sizes along which four neighbours of A, of B and of C lie.
+  const bool whole = (s.transpose_a ? s.m : s.k) % 4 == 0 &&
+                     (s.transpose_b ? s.k : s.n) % 4 == 0 && s.n % 4 == 0;
+  const bool vector = whole && IsAligned(args.a, args.lda) &&
                       IsAligned(args.b, args.ldb) &&
-                      IsAligned(args.c, args.ldc) && s.n % 4 == 0 &&
-                      (!s.transpose_a || s.m % 4 == 0);
+                      IsAligned(args.c, args.ldc);
   return {s.transpose_a, s.transpose_b, vector};
 }
 

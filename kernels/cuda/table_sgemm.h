@@ -17,7 +17,7 @@ struct SgemmVariant {
   bool transpose_a;
   bool transpose_b;
   // Four neighbouring elements in memory of A, B or C are one aligned 16-byte
-  // access, and no edge of m or n cuts through them.
+  // access, and no edge of a matrix cuts through them.
   bool vector;
 
   int index() const { return transpose_a + 2 * transpose_b + 4 * vector; }

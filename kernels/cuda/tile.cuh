@@ -27,10 +27,19 @@ constexpr int kTileThreads = 256;
 static_assert(kTileOuter * kTileK == 4 * kTileThreads,
               "each thread brings four elements");
 
+// How much of k the first tile has, so that all others are whole: the edge of k
+// is dealt with before the main loop, and the order of k is kept.
+__device__ inline int FirstTileK(int64_t k) {
+  return k == 0 ? 0 : static_cast<int>((k - 1) % kTileK) + 1;
+}
+__device__ inline int TilesAfterFirst(int64_t k) {
+  return k == 0 ? 0 : static_cast<int>((k - 1) / kTileK);
+}
+
 // This thread's four elements of one operand's tiles, tile after tile along k.
 //
-// kVector: every four are one aligned 16-byte load and lie wholly inside or
-// wholly outside along `outer` (VariantOf in table_sgemm.cc makes sure).
+// kVector: every four are one aligned 16-byte load, wholly inside the matrix or
+// wholly outside (VariantOf in table_sgemm.cc makes sure).
 template <bool kAlongK, bool kVector>
 class TileReader {
  public:
@@ -51,29 +60,39 @@ class TileReader {
     }
   }
 
-  // The next tile's elements. `k_left` is how much of k there is from that tile
-  // on; past it they are 0.
-  __device__ float4 Read(int64_t k_left) {
-    float4 x;
-    if (k_left >= kTileK) {
-      x = Load();
+  // The first tile's elements: `count` of k from 0 on, then zeros.
+  __device__ float4 ReadFirst(int count) {
+    const int inside = count - FirstK();
+    float4 x = {0.0f, 0.0f, 0.0f, 0.0f};
+    if constexpr (kAlongK) {
+      if (inside > 0) x.x = Element(0);
+      if (inside > 1) x.y = Element(1);
+      if (inside > 2) x.z = Element(2);
+      if (inside > 3) x.w = Element(3);
     } else {
-      x = LoadWithin(static_cast<int>(k_left) - FirstK());
+      if (inside > 0) x = Load();
     }
+    at_ += kAlongK ? count : count * ld_;
+    return x;
+  }
+
+  // The next tile's elements, all of which exist.
+  __device__ float4 ReadNext() {
+    const float4 x = Load();
     at_ += kAlongK ? kTileK : kTileK * ld_;
     return x;
   }
 
-  // Puts what Read returned where tile[k][outer] keeps it.
+  // Puts what was read where tile[k][outer] keeps it.
   __device__ static void Write(float4 x, float (&tile)[kTileK][kTileOuter]) {
     if constexpr (kAlongK) {
-      const int outer = threadIdx.x / 2;
-      tile[FirstK() + 0][outer] = x.x;
-      tile[FirstK() + 1][outer] = x.y;
-      tile[FirstK() + 2][outer] = x.z;
-      tile[FirstK() + 3][outer] = x.w;
+      float* at = &tile[0][0] + (FirstK() * kTileOuter + threadIdx.x / 2);
+      at[0 * kTileOuter] = x.x;
+      at[1 * kTileOuter] = x.y;
+      at[2 * kTileOuter] = x.z;
+      at[3 * kTileOuter] = x.w;
     } else {
-      *reinterpret_cast<float4*>(&tile[FirstK()][FirstOuter()]) = x;
+      *reinterpret_cast<float4*>(&tile[0][0] + 4 * threadIdx.x) = x;
     }
   }
 
@@ -100,16 +119,6 @@ class TileReader {
       return __ldg(reinterpret_cast<const float4*>(at_));
     } else {
       return {Element(0), Element(1), Element(2), Element(3)};
-    }
-  }
-
-  // Only the first `count` of k, counted from this thread's first element.
-  __device__ float4 LoadWithin(int count) const {
-    if constexpr (kAlongK) {
-      return {count > 0 ? Element(0) : 0.0f, count > 1 ? Element(1) : 0.0f,
-              count > 2 ? Element(2) : 0.0f, count > 3 ? Element(3) : 0.0f};
-    } else {
-      return count > 0 ? Load() : float4{0.0f, 0.0f, 0.0f, 0.0f};
     }
   }
 
