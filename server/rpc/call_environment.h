@@ -28,10 +28,33 @@ using HealthAsyncService = grpc::health::v1::Health::WithRawMethod_Check<
     grpc::health::v1::Health::WithRawMethod_Watch<
         grpc::health::v1::Health::Service>>;
 
+// How many products are between acceptance and answer.
+//
+// Thread-safe. The lock keeps the gauge in the order of the changes, so that it
+// ends at 0.
+class InflightProducts {
+ public:
+  explicit InflightProducts(Metrics* metrics) : metrics_(metrics) {}
+
+  void Add(int change) {
+    MutexLock lock(&mu_);
+    count_ += change;
+    metrics_->SetInflight(count_);
+  }
+
+ private:
+  Metrics* const metrics_;
+  Mutex mu_;
+  int count_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
 struct CallEnvironment {
   CallEnvironment(const RpcOptions& options,
                   const RpcDependencies& dependencies, int workers)
-      : options(options), dependencies(dependencies), workers(workers) {}
+      : options(options),
+        dependencies(dependencies),
+        inflight(dependencies.metrics),
+        workers(workers) {}
 
   // Constant after construction.
   const RpcOptions options;
@@ -45,8 +68,8 @@ struct CallEnvironment {
   LiveCount calls;    // offered, running or being answered
   LiveCount begun;    // of those, the ones that a client began
   LiveCount answers;  // staging buffers that gRPC still sends from
-  std::atomic<bool> refusing{false};      // set once, read by each new product
-  std::atomic<int> inflight_products{0};  // a gauge; orders nothing
+  InflightProducts inflight;
+  std::atomic<bool> refusing{false};  // set once, read by each new product
   WorkerPool workers;  // last, so that its jobs end before the rest goes
 };
 

@@ -12,10 +12,7 @@ absl::Status ForClient(const absl::Status& status) {
   status.ForEachPayload(
       [&](absl::string_view, const absl::Cord&) { has_details = true; });
   if (has_details) return status;
-  return FaultError("SERVER_FAULT",
-                    "the server failed to compute this product; its log says "
-                    "why",
-                    {});
+  return FaultError("SERVER_FAULT", "the server failed; its log says why", {});
 }
 
 }  // namespace gemmd

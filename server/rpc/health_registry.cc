@@ -42,7 +42,7 @@ void HealthRegistry::EndAll() {
 
 Health HealthRegistry::GetLocked(absl::string_view service) const {
   bool healthy;
-  if (service == "" || service == "gemmd.v1.GemmService" ||
+  if (service.empty() || service == "gemmd.v1.GemmService" ||
       service == "readiness") {
     healthy = serving_;
   } else if (service == "liveness") {

@@ -155,13 +155,13 @@ absl::Status RpcServerImpl::Open() {
   grpc::ServerBuilder builder;
   Configure(options, builder);
   if (!options.listen.empty()) {
-    const absl::Status free = CheckTcpAddress(options.listen);
+    absl::Status free = CheckTcpAddress(options.listen);
     if (!free.ok()) return free;
     builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
                              &port_);
   }
   if (!options.unix_socket.empty()) {
-    const absl::Status free = CheckUnixSocketPath(options.unix_socket);
+    absl::Status free = CheckUnixSocketPath(options.unix_socket);
     if (!free.ok()) return free;
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket),
                              grpc::InsecureServerCredentials());

@@ -37,6 +37,7 @@ class SgemmCall final : public UnaryCall {
   absl::StatusOr<TaskSpec> Decode();
   void Submit(TaskSpec spec);
   void OnTaskDone(TaskResult result);
+  void EndUnanswered(const absl::Status& status);
 
   Admission::Ticket ticket_;  // from Decode to the answer
 
@@ -48,7 +49,7 @@ class SgemmCall final : public UnaryCall {
 void SgemmCall::Begin() {
   CallEnvironment& env = environment();
   if (absl::Status status = Accept(); !status.ok()) return Fail(status);
-  env.dependencies.metrics->SetInflight(++env.inflight_products);
+  env.inflight.Add(1);
   if (request().Length() > env.options.polling_thread_bytes) {
     env.workers.Post([this] { Handle(); });
   } else {
@@ -78,13 +79,16 @@ absl::Status SgemmCall::Accept() {
 void SgemmCall::Handle() {
   absl::StatusOr<TaskSpec> spec = Decode();
   request().Clear();
-  if (spec.ok()) {
-    Submit(*std::move(spec));
-  } else {
-    TaskResult result;
-    result.status = spec.status();
-    OnTaskDone(std::move(result));
-  }
+  if (spec.ok()) return Submit(*std::move(spec));
+  CountShed(spec.status(), ShedReason::kMemory,
+            *environment().dependencies.metrics);
+  EndUnanswered(spec.status());
+}
+
+void SgemmCall::EndUnanswered(const absl::Status& status) {
+  environment().inflight.Add(-1);
+  ticket_ = Admission::Ticket();
+  Fail(status);
 }
 
 absl::StatusOr<TaskSpec> SgemmCall::Decode() {
@@ -124,8 +128,8 @@ absl::StatusOr<TaskSpec> SgemmCall::Decode() {
 }
 
 void SgemmCall::Submit(TaskSpec spec) {
-  CallEnvironment& env = environment();
-  env.dependencies.metrics->Problem(spec.shape.flops());
+  const RpcDependencies& dependencies = environment().dependencies;
+  const double flops = spec.shape.flops();
   const auto task = std::make_shared<Task>(
       std::move(spec),
       [this](TaskResult result) { OnTaskDone(std::move(result)); });
@@ -135,10 +139,14 @@ void SgemmCall::Submit(TaskSpec spec) {
     task_ = task;
     status = cancelled_;
   }
-  if (status.ok()) status = env.dependencies.scheduler->Submit(task);
+  if (status.ok()) status = dependencies.scheduler->Submit(task);
   // From a task's end on the call may be gone. Whoever is first ends it: here,
   // Cancelled, or whoever has it from the scheduler.
-  if (!status.ok()) task->Abort(std::move(status));
+  if (status.ok()) {
+    dependencies.metrics->Problem(flops);
+  } else {
+    task->Abort(std::move(status));
+  }
 }
 
 void SgemmCall::Cancelled(const absl::Status& why) {
@@ -160,12 +168,11 @@ void SgemmCall::OnTaskDone(TaskResult result) {
     MutexLock lock(&mu_);
     task = std::move(task_);
   }
-  metrics.SetInflight(--env.inflight_products);
   if (!result.status.ok()) {
-    CountShed(result.status, metrics);
-    ticket_ = Admission::Ticket();
-    return Fail(result.status);
+    CountShed(result.status, ShedReason::kQueueFull, metrics);
+    return EndUnanswered(result.status);
   }
+  env.inflight.Add(-1);
   const StageSeconds seconds = result.seconds;
   const grpc::ByteBuffer answer = EncodeSgemmAnswer(
       task->spec(), std::move(result), std::move(ticket_), start, &env.answers);

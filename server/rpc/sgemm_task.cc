@@ -63,10 +63,11 @@ absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
   return spec;
 }
 
-void CountShed(const absl::Status& status, Metrics& metrics) {
+void CountShed(const absl::Status& status, ShedReason exhausted,
+               Metrics& metrics) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
-      metrics.Shed(ShedReason::kQueueFull);
+      metrics.Shed(exhausted);
       break;
     case absl::StatusCode::kDeadlineExceeded:
       metrics.Shed(ShedReason::kDeadline);

@@ -28,8 +28,10 @@ absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
                                     std::span<const ByteSlice> slices,
                                     StagingPool& staging);
 
-// Counts an end that kept the product from a device, by its reason.
-void CountShed(const absl::Status& status, Metrics& metrics);
+// Counts an end that kept the product from a device, by its reason;
+// RESOURCE_EXHAUSTED is for `exhausted`.
+void CountShed(const absl::Status& status, ShedReason exhausted,
+               Metrics& metrics);
 
 void RecordStages(const StageSeconds& seconds, double encode_seconds,
                   Metrics& metrics);
