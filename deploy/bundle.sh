@@ -58,7 +58,7 @@ install_programs() {
 }
 
 # OpenBLAS is loaded when a program runs, so that no program names it.
-openblas=$(ldconfig -p | sed -n 's/.*libopenblas\.so\.0 (.*x86-64.*) => //p' |
+openblas=$(/sbin/ldconfig -p | sed -n 's/.*libopenblas\.so\.0 (.*x86-64.*) => //p' |
   head -n 1)
 
 # The libraries that the programs need, directly or not: "SONAME PATH" a line.
