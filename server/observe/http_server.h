@@ -25,9 +25,10 @@ struct HttpResponse {
 // takes one from the requests being multiplied; every connection is closed
 // after its answer, and after a few seconds without one.
 //
-// Not civetweb, though prometheus-cpp brings it: its threads have stacks of
-// 100 KiB, fixed when it is compiled, from which glibc takes the thread-local
-// memory of every linked library (60 KiB for OpenBLAS, 4 for the CUDA runtime).
+// Not civetweb, though prometheus-cpp brings it: it holds a thread for each
+// connection, so that a few silent clients keep the probes out, and its threads
+// have stacks of 100 KiB, fixed when it is compiled, from which glibc takes the
+// thread-local memory of every linked library.
 //
 // Thread-safe.
 class HttpServer {
