@@ -36,26 +36,35 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   ReaderB b_reader(p.b, p.ldb, origin.col, p.n);
   Quadrants sums;
 
-  // The first tile; where k is 0 it is all zeros.
+  // The first tile (all zeros where k is 0) goes to shared memory, the second
+  // is on its way.
   const int first = FirstTileK(p.k);
   ReaderA::Write(a_reader.ReadFirst(first), stages[0].a);
   ReaderB::Write(b_reader.ReadFirst(first), stages[0].b);
+  int left = TilesAfterFirst(p.k);
+  float4 a_next = {};
+  float4 b_next = {};
+  if (left > 0) {
+    a_next = a_reader.ReadNext();
+    b_next = b_reader.ReadNext();
+  }
   __syncthreads();
 
-  // Tile by tile: load the next one, compute this one, store the next one.
-  int now = 0;
-  for (int left = TilesAfterFirst(p.k); left > 0; --left) {
-    const float4 a_next = a_reader.ReadNext();
-    const float4 b_next = b_reader.ReadNext();
+  // Tile by tile: compute this one, store the next one, load the one after. A
+  // load that starts before the barrier has a whole tile's computation to end
+  // in; after it the compiler would put it off to save registers.
+  for (int now = 0; true; --left) {
     sums.Add(stages[now].a, stages[now].b);
+    if (left == 0) break;
     now ^= 1;
     ReaderA::Write(a_next, stages[now].a);
     ReaderB::Write(b_next, stages[now].b);
+    if (left > 1) {
+      a_next = a_reader.ReadNext();
+      b_next = b_reader.ReadNext();
+    }
     __syncthreads();
   }
-
-  // The last tile.
-  sums.Add(stages[now].a, stages[now].b);
   sums.Write<kVector>({p, FindTile<kTileOuter, kTileOuter>(p)});
 }
 
