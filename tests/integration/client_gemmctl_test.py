@@ -356,20 +356,35 @@ class WithServerTest(Folder):
 
 
 class ServerThatGoesTest(Folder):
-    def test_a_stopped_server_does_not_hold_it_past_the_deadline(self):
+    def test_a_server_that_stops_reading_does_not_hold_it_past_the_deadline(
+            self):
         self.save("x.npy", np.zeros((3000, 3000), np.float32))
         path = f"/tmp/gemmctl_stopped.{os.getpid()}.sock"
-        with gemmd_process.server("--unix-socket", path) as server:
-            for address in (server.address, "unix:" + path):
-                server.signal(signal.SIGSTOP)
-                begin = time.monotonic()
-                result = self.gemmctl("multiply", "x.npy", "x.npy", "-o",
-                                      "c.npy", "--timeout", "1",
-                                      "--server", address)
-                self.assertLess(time.monotonic() - begin, 8)
-                server.signal(signal.SIGCONT)
-                self.assert_fails(result, DEADLINE, address)
-                self.assert_no_output()
+        with socket.socket(socket.AF_UNIX) as stopped:
+            stopped.bind(path)
+            self.addCleanup(os.unlink, path)
+            stopped.listen(1)
+            # A greeting of HTTP/2 with every window wide open, then nothing.
+            accepted = []
+            greeter = threading.Thread(
+                target=lambda: accepted.append(self.greet(stopped)))
+            greeter.start()
+            begin = time.monotonic()
+            result = self.gemmctl("multiply", "x.npy", "x.npy", "-o", "c.npy",
+                                  "--timeout", "1", "--server", "unix:" + path)
+            self.assertLess(time.monotonic() - begin, 8)
+            greeter.join()
+            accepted[0].close()
+        self.assert_fails(result, DEADLINE, path)
+        self.assert_no_output()
+
+    @staticmethod
+    def greet(listener):
+        connection, _ = listener.accept()
+        wide = (1 << 30).to_bytes(4, "big")
+        connection.sendall(b"\0\0\6\4\0\0\0\0\0" + b"\0\4" + wide +  # SETTINGS
+                           b"\0\0\4\x08\0\0\0\0\0" + wide)  # WINDOW_UPDATE
+        return connection
 
     def test_a_server_that_ends_while_it_is_measured(self):
         with gemmd_process.server() as server:
