@@ -142,10 +142,38 @@ void AddCommonFlags(CLI::App* app, CommandLine* line) {
   app->add_flag("--json", line->json, "The result as JSON on stdout");
 }
 
-struct Commands {
-  CLI::App* app;
+constexpr struct {
+  const char* name;
   Command command;
+  const char* description;
+} kCommands[] = {
+    {"multiply", Command::kMultiply, "Multiplies two .npy files into a third"},
+    {"bench", Command::kBench, "Measures a server with random products"},
+    {"info", Command::kInfo, "What the server is, and its limits"},
+    {"kernels", Command::kKernels,
+     "The server's kernels, those that cannot run there too"},
+    {"health", Command::kHealth, "Exit code 0 if the server is serving"},
 };
+
+void AddCommands(CLI::App* app, CommandLine* line) {
+  app->require_subcommand(0, 1);
+  app->fallthrough();  // inherited: common flags may follow the command
+  for (const auto& [name, command, description] : kCommands) {
+    app->add_subcommand(name, description);
+  }
+  AddMultiply(app->get_subcommand("multiply"), line);
+  AddBench(app->get_subcommand("bench"), line);
+  app->get_subcommand("health")->add_option(
+      "--service", line->health_service,
+      "\"\", liveness, readiness or a gRPC service");
+}
+
+// The command that was named, or "".
+std::string ParsedCommand(const CLI::App& app) {
+  const std::vector<const CLI::App*> parsed =
+      app.get_subcommands([](const CLI::App* sub) { return sub->parsed(); });
+  return parsed.empty() ? "" : parsed.front()->get_name();
+}
 
 // CLI11's message in one line, and where to look further.
 absl::Status UsageError(const CLI::ParseError& error,
@@ -173,35 +201,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
   CLI::App app("Multiplies matrices on a gemmd server.", "gemmctl");
   app.footer(kFooter);
   app.set_version_flag("--version", "gemmctl " GEMMD_VERSION);
-  app.require_subcommand(0, 1);
-  app.fallthrough();  // common flags may follow the command
   AddCommonFlags(&app, &line);
-  CLI::App* const multiply =
-      app.add_subcommand("multiply", "Multiplies two .npy files into a third");
-  CLI::App* const bench =
-      app.add_subcommand("bench", "Measures a server with random products");
-  CLI::App* const info =
-      app.add_subcommand("info", "What the server is, and its limits");
-  CLI::App* const kernels = app.add_subcommand(
-      "kernels", "The server's kernels, those that cannot run there too");
-  CLI::App* const health =
-      app.add_subcommand("health", "Exit code 0 if the server is serving");
-  AddMultiply(multiply, &line);
-  AddBench(bench, &line);
-  health->add_option("--service", line.health_service,
-                     "\"\", liveness, readiness or a gRPC service");
-
-  const std::vector<Commands> commands = {{multiply, Command::kMultiply},
-                                          {bench, Command::kBench},
-                                          {info, Command::kInfo},
-                                          {kernels, Command::kKernels},
-                                          {health, Command::kHealth}};
-  const auto parsed_name = [&] {
-    for (const auto& [sub, command] : commands) {
-      if (sub->parsed()) return sub->get_name();
-    }
-    return std::string();
-  };
+  AddCommands(&app, &line);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForVersion& version) {
@@ -211,10 +212,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
     line.text = app.help();
     return line;
   } catch (const CLI::ParseError& error) {
-    return UsageError(error, parsed_name());
+    return UsageError(error, ParsedCommand(app));
   }
-  for (const auto& [sub, command] : commands) {
-    if (sub->parsed()) line.command = command;
+  for (const auto& [name, command, description] : kCommands) {
+    if (ParsedCommand(app) == name) line.command = command;
   }
   if (line.command == Command::kPrint) {
     return absl::InvalidArgumentError(

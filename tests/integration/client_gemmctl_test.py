@@ -363,6 +363,7 @@ class ServerThatGoesTest(Folder):
         with socket.socket(socket.AF_UNIX) as stopped:
             stopped.bind(path)
             self.addCleanup(os.unlink, path)
+            stopped.settimeout(30)
             stopped.listen(1)
             # A greeting of HTTP/2 with every window wide open, then nothing.
             accepted = []
