@@ -49,6 +49,7 @@ class OpenblasSgemm final : public SgemmKernel {
 
   absl::Status Supports(const SgemmArgs& args) const override {
     const GemmShape& s = args.shape;
+    if (s.m == 0 || s.n == 0) return absl::OkStatus();
     const int64_t largest =
         std::max({s.m, s.n, s.k, args.lda, args.ldb, args.ldc});
     if (largest <= std::numeric_limits<blasint>::max()) {

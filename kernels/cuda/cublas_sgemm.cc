@@ -31,6 +31,7 @@ class CublasSgemm final : public SgemmKernel {
       : SgemmKernel(std::move(info)), library_(library) {}
 
   absl::Status Supports(const SgemmArgs& args) const override {
+    if (args.shape.m == 0 || args.shape.n == 0) return absl::OkStatus();
     const int64_t largest = std::max({args.lda, args.ldb, args.ldc});
     if (largest <= kMaxLeadingDimension) return absl::OkStatus();
     return absl::FailedPreconditionError(
@@ -40,11 +41,11 @@ class CublasSgemm final : public SgemmKernel {
 
   absl::Status Launch(std::span<const SgemmArgs> problems,
                       const LaunchContext& context) const override {
-    if (context.cublas == nullptr) {
-      return absl::InternalError("cublas was launched without a handle");
-    }
     for (const SgemmArgs& problem : problems) {
       if (problem.shape.m == 0 || problem.shape.n == 0) continue;
+      if (context.cublas == nullptr) {
+        return absl::InternalError("cublas was launched without a handle");
+      }
       SgemmArgs args = problem;
       if (args.alpha == 0) args.shape.k = 0;
       // cuBLAS refuses a leading dimension of 0 even where k is 0.

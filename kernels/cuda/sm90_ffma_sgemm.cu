@@ -155,6 +155,7 @@ class Sm90FfmaSgemm final : public SgemmKernel {
     constexpr int64_t kMaxSize = int64_t{1} << 30;
     constexpr int64_t kMaxLd = int64_t{1} << 37;
     const GemmShape& s = args.shape;
+    if (s.m == 0 || s.n == 0) return absl::OkStatus();
     if (s.m <= kMaxSize && s.n <= kMaxSize && s.k <= kMaxSize &&
         args.lda <= kMaxLd && args.ldb <= kMaxLd) {
       return absl::OkStatus();
