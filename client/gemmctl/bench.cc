@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -40,7 +41,7 @@ struct Measurement {
 
   double Percentile(double p) const {
     const size_t last = latencies.size() - 1;
-    return latencies[static_cast<size_t>(p / 100 * last + 0.5)];
+    return latencies[std::lround(p / 100 * last)];
   }
   double Mean() const {
     double sum = 0;
@@ -196,6 +197,11 @@ void ReportJson(const CommandLine& line, const Measurement& measured) {
   std::printf("%s\n", report.str().c_str());
 }
 
+std::string FormatRate(double rate) {
+  return rate < 100 ? absl::StrFormat("%.3g", rate)
+                    : absl::StrFormat("%.0f", rate);
+}
+
 void ReportText(const CommandLine& line, const Measurement& measured) {
   const BenchOptions& bench = line.bench;
   const Figures figures(line, measured);
@@ -230,12 +236,10 @@ void ReportText(const CommandLine& line, const Measurement& measured) {
                             measured.latencies.size(),
                             FormatTime(measured.elapsed), measured.retries,
                             measured.batch_sizes / measured.latencies.size())},
-           {"rate", absl::StrCat(
-                        absl::StrFormat(
-                            figures.requests_per_second < 100 ? "%.3g" : "%.0f",
-                            figures.requests_per_second),
-                        " products/s, ", FormatFlops(figures.flops), ", ",
-                        absl::StrFormat("%.3g GB/s", figures.bytes / 1e9))},
+           {"rate",
+            absl::StrCat(FormatRate(figures.requests_per_second),
+                         " products/s, ", FormatFlops(figures.flops), ", ",
+                         absl::StrFormat("%.3g GB/s", figures.bytes / 1e9))},
            {"latency", latency},
            {"stages", "mean " + stages}})
           .c_str());

@@ -54,8 +54,9 @@ absl::StatusOr<Inputs> ReadInputs(const MultiplyOptions& options) {
   Inputs inputs;
   const auto read = [](const std::string& path, NpyMatrix* to) {
     absl::StatusOr<NpyMatrix> matrix = ReadNpy(path);
-    if (matrix.ok()) *to = *std::move(matrix);
-    return matrix.status();
+    if (!matrix.ok()) return matrix.status();
+    *to = *std::move(matrix);
+    return absl::OkStatus();
   };
   absl::Status status = read(options.a, &inputs.a);
   if (status.ok()) status = read(options.b, &inputs.b);
