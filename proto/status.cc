@@ -23,14 +23,6 @@ std::string CutMessage(absl::string_view message) {
   return std::string(message.substr(0, end));
 }
 
-// The codes of Abseil and gRPC are the same numbers; one that is not among them
-// is UNKNOWN.
-absl::StatusCode CodeFromInt(int code) {
-  const bool known = code >= 0 && code <= 16;
-  return known ? static_cast<absl::StatusCode>(code)
-               : absl::StatusCode::kUnknown;
-}
-
 // Details become payloads. Two of one type are joined, which protobuf defines
 // as merging the messages.
 void AddPayloads(const google::rpc::Status& from, absl::Status& to) {
@@ -64,7 +56,8 @@ google::rpc::Status ToRpcStatus(const absl::Status& status) {
 }
 
 absl::Status FromRpcStatus(const google::rpc::Status& status) {
-  absl::Status result(CodeFromInt(status.code()), status.message());
+  absl::Status result(static_cast<absl::StatusCode>(status.code()),
+                      status.message());
   AddPayloads(status, result);
   return result;
 }
@@ -78,7 +71,10 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
-  absl::Status result(CodeFromInt(status.error_code()), status.error_message());
+  // The codes are the same numbers; Abseil takes one it does not know as
+  // UNKNOWN.
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
+                      status.error_message());
   google::rpc::Status details;
   // Another server's details may be of any form; what cannot be read as
   // google.rpc.Status is no detail of ours.

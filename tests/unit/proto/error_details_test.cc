@@ -53,8 +53,16 @@ TEST(ErrorDetailsTest, UnavailableSaysWhenToRetry) {
 }
 
 TEST(ErrorDetailsTest, ARetryDelayIsNeverNegative) {
-  EXPECT_EQ(RetryDelay(UnavailableRetryError("x", absl::Seconds(-5))),
-            absl::ZeroDuration());
+  const absl::Status status = UnavailableRetryError("x", absl::Seconds(-5));
+  EXPECT_EQ(DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(),
+            0);
+  // Nor one that another server made.
+  absl::Status foreign = absl::UnavailableError("x");
+  google::rpc::RetryInfo negative;
+  negative.mutable_retry_delay()->set_seconds(-5);
+  foreign.SetPayload("type.googleapis.com/google.rpc.RetryInfo",
+                     absl::Cord(negative.SerializeAsString()));
+  EXPECT_EQ(RetryDelay(foreign), absl::ZeroDuration());
 }
 
 TEST(ErrorDetailsTest, NotFoundNamesTheResource) {

@@ -63,6 +63,11 @@ TEST(StatusTest, ForeignDetailsAreLeftOut) {
   const absl::Status status = FromGrpcStatus(
       grpc::Status(grpc::StatusCode::INTERNAL, "odd", "\xff\xff not protobuf"));
   EXPECT_EQ(status, absl::InternalError("odd"));
+  // Not by half either.
+  grpc::Status wire = ToGrpcStatus(InvalidFieldError("a", "odd"));
+  wire = grpc::Status(wire.error_code(), wire.error_message(),
+                      wire.error_details() + "\xff");
+  EXPECT_EQ(FromGrpcStatus(wire), absl::InvalidArgumentError("odd"));
 }
 
 TEST(StatusTest, LongMessagesAreCutBetweenCharacters) {

@@ -114,6 +114,15 @@ TEST(SgemmDecoderTest, RefusesNestingDeeperThanProtobuf) {
   };
   EXPECT_TRUE(Decode(groups(100)).ok());
   ExpectMalformed(groups(101));
+  // An operand is a level too.
+  const auto in_operand = [&](int depth) {
+    std::string operand("\xa2\x06");
+    operand += static_cast<char>(0x80 | (2 * depth & 0x7f));
+    operand += static_cast<char>(2 * depth >> 7);
+    return operand + groups(depth);
+  };
+  EXPECT_TRUE(Decode(in_operand(99)).ok());
+  ExpectMalformed(in_operand(100));
 }
 
 TEST(SgemmDecoderTest, ErrorSaysWhereTheMessageBreaks) {
