@@ -104,6 +104,10 @@ struct KernelInfo {
   // same Launch, on their number or on its place among them. Only such a kernel
   // may be given several requests at once; proven by tests/unit/kernels.
   bool batch_invariant = false;
+
+  // Several problems of a Launch are one launch on the device, where others are
+  // computed back to back. Goes with batch_invariant alone.
+  bool fused = false;
 };
 
 // A way to compute C = alpha * op(A) * op(B) + beta * C.

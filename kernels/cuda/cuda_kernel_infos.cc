@@ -3,30 +3,36 @@
 namespace gemmd {
 namespace {
 
-KernelInfo DeviceKernel(std::string name, std::string description) {
+// How Launch goes through its problems.
+constexpr bool kFused = true;
+constexpr bool kBackToBack = false;
+
+KernelInfo DeviceKernel(std::string name, bool fused, std::string description) {
   return {.name = std::move(name),
           .description = std::move(description),
           .precision = Precision::kFp32,
           .space = MemorySpace::kDevice,
-          .batch_invariant = true};
+          .batch_invariant = true,
+          .fused = fused};
 }
 
 }  // namespace
 
 std::vector<KernelInfo> CudaKernelInfos() {
   return {
-      DeviceKernel("naive",
+      DeviceKernel("naive", kFused,
                    "CUDA, one thread an element, operands from global memory"),
-      DeviceKernel("block_tiled",
+      DeviceKernel("block_tiled", kFused,
                    "CUDA, 128 x 128 tiles in shared memory, 8 x 8 a thread"),
-      DeviceKernel("conflict_free",
+      DeviceKernel("conflict_free", kFused,
                    "CUDA, block_tiled with A transposed in shared memory, so "
                    "that every shared load is one 128-bit access"),
-      DeviceKernel("double_buffered",
+      DeviceKernel("double_buffered", kFused,
                    "CUDA, conflict_free that loads the next tile while it "
                    "computes this one"),
-      DeviceKernel("cublas", "CUDA, cuBLAS cublasSgemm, never TF32"),
-      DeviceKernel("sm90_ffma",
+      DeviceKernel("cublas", kBackToBack,
+                   "CUDA, cuBLAS cublasSgemm, never TF32"),
+      DeviceKernel("sm90_ffma", kBackToBack,
                    "CUDA, Hopper: stream-K and cluster split-K, operands "
                    "through the copy engine"),
   };

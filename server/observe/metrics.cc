@@ -333,9 +333,7 @@ void Metrics::OnBatch(const Batch& batch, const BatchReport& report) {
   const Impl::Kernel& kernel = found->second;
   kernel.flops->Increment(report.flops);
   kernel.busy_seconds->Increment(report.seconds.compute);
-  // Only a batch-invariant kernel takes several products in one launch (I6).
-  kernel.launches->Increment(
-      batch.kernel->info().batch_invariant ? 1 : report.tasks);
+  kernel.launches->Increment(batch.kernel->info().fused ? 1 : report.tasks);
   kernel.batch_size->Observe(report.tasks);
 }
 

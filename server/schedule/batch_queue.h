@@ -29,8 +29,8 @@ enum class FlushReason {
   kDrain,  // the server is shutting down
 };
 
-// Tasks that one lease runs: all of one kernel, all of one shape. They are one
-// launch if the kernel is batch invariant, else back to back (I6).
+// Tasks that one lease runs: all of one kernel, all of one shape. On a GPU they
+// are one launch if the kernel is fused, else back to back.
 struct Batch {
   uint64_t id = 0;
   const SgemmKernel* kernel = nullptr;

@@ -18,11 +18,6 @@ namespace {
 // Small, unaligned, and large enough for every thread of the BLAS library.
 constexpr std::array<int64_t, 3> kWarmSizes = {16, 65, 256};
 
-void Count(const Task& task, BatchReport* report) {
-  ++report->tasks;
-  report->flops += task.spec().shape.flops();
-}
-
 void Join(std::thread& thread) { thread.join(); }
 
 }  // namespace
@@ -75,56 +70,25 @@ void CpuDevice::Work() {
 BatchReport CpuDevice::Run(const Batch& batch) {
   BatchReport report;
   report.device = info_.index;
-  if (batch.kernel->info().batch_invariant) {
-    RunTogether(batch, &report);
-  } else {
-    RunInTurn(batch, &report);
-  }
-  return report;
-}
-
-void CpuDevice::RunTogether(const Batch& batch, BatchReport* report) {
-  const MonotonicTime start = MonotonicClock::now();
-  std::vector<Task*> tasks;
-  std::vector<SgemmArgs> problems;
-  for (const std::shared_ptr<Task>& task : batch.tasks) {
-    if (!StartInTime(*task, start, info_.index)) continue;
-    tasks.push_back(task.get());
-    problems.push_back(HostArgs(task->spec()));
-    Count(*task, report);
-  }
-  if (tasks.empty()) return;
-  report->launch_status = batch.kernel->Launch(problems, LaunchContext{});
-  const double compute = Seconds(MonotonicClock::now() - start);
-  report->seconds.compute = compute;
-  for (Task* const task : tasks) {
-    StageSeconds seconds = SecondsUntil(task->spec(), start);
-    seconds.compute = compute;
-    report->seconds.queue = std::max(report->seconds.queue, seconds.queue);
-    task->Finish(report->launch_status.ok() ? absl::OkStatus()
-                                            : KernelFaultError(*batch.kernel),
-                 seconds, info_.index, static_cast<int>(tasks.size()));
-  }
-}
-
-void CpuDevice::RunInTurn(const Batch& batch, BatchReport* report) {
   const int batch_size = static_cast<int>(batch.tasks.size());
   for (const std::shared_ptr<Task>& task : batch.tasks) {
     const MonotonicTime start = MonotonicClock::now();
     if (!StartInTime(*task, start, info_.index)) continue;
-    Count(*task, report);
+    ++report.tasks;
+    report.flops += task->spec().shape.flops();
     const SgemmArgs args = HostArgs(task->spec());
     absl::Status status = batch.kernel->Launch({&args, 1}, LaunchContext{});
     StageSeconds seconds = SecondsUntil(task->spec(), start);
     seconds.compute = Seconds(MonotonicClock::now() - start);
-    report->seconds.compute += seconds.compute;
-    report->seconds.queue = std::max(report->seconds.queue, seconds.queue);
+    report.seconds.compute += seconds.compute;
+    report.seconds.queue = std::max(report.seconds.queue, seconds.queue);
     if (!status.ok()) {
-      report->launch_status.Update(status);
+      report.launch_status.Update(status);
       status = KernelFaultError(*batch.kernel);
     }
     task->Finish(std::move(status), seconds, info_.index, batch_size);
   }
+  return report;
 }
 
 absl::Status CpuDevice::Warm() {

@@ -14,9 +14,10 @@
 
 namespace gemmd {
 
-// One worker thread a stream. A worker runs its batch's tasks in order, each
-// ended as soon as it is computed, straight from and into staging memory: there
-// is nothing to copy.
+// One worker thread a stream. A worker runs its batch's tasks one by one, each
+// started in its turn and ended as soon as it is computed, straight from and
+// into staging memory: there is nothing to copy, and one launch for many would
+// save nothing.
 class CpuDevice : public Device {
  public:
   // `registry` outlives the device. `info.streams` workers are started.
@@ -33,8 +34,6 @@ class CpuDevice : public Device {
   void Post(Job job);
   void Work();
   BatchReport Run(const Batch& batch);
-  void RunTogether(const Batch& batch, BatchReport* report);
-  void RunInTurn(const Batch& batch, BatchReport* report);
   absl::Status LaunchAll();
 
   const DeviceInfo info_;

@@ -38,6 +38,16 @@ TEST(KernelRegistryTest, NamesAreUniqueAndSnakeCase) {
   }
 }
 
+TEST(KernelRegistryTest, OnlyBatchInvariantKernelsAreFused) {
+  const KernelRegistry registry = KernelRegistry::Create();
+  for (const KernelEntry& entry : registry.entries()) {
+    if (entry.info.fused) {
+      EXPECT_TRUE(entry.info.batch_invariant) << entry.info.name;
+      EXPECT_EQ(entry.info.space, MemorySpace::kDevice) << entry.info.name;
+    }
+  }
+}
+
 TEST(KernelRegistryTest, AnEntryHasAKernelOrAReason) {
   const KernelRegistry registry = KernelRegistry::Create();
   for (const KernelEntry& entry : registry.entries()) {

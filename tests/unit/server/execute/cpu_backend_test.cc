@@ -18,10 +18,11 @@ namespace {
 // fail or to wait.
 class ScriptedKernel : public SgemmKernel {
  public:
-  ScriptedKernel(std::string name, bool batch_invariant)
-      : SgemmKernel({.name = std::move(name),
+  ScriptedKernel()
+      : SgemmKernel({.name = "scripted",
                      .description = "scripted",
-                     .batch_invariant = batch_invariant}) {}
+                     .batch_invariant = true,
+                     .fused = true}) {}
   absl::Status Supports(const SgemmArgs&) const override {
     return absl::OkStatus();
   }
@@ -118,45 +119,43 @@ TEST_F(CpuBackendTest, ComputesEachTaskOfABatchWithEveryKernel) {
   }
 }
 
-TEST_F(CpuBackendTest, OnlyBatchInvariantKernelsTakeSeveralTasksAtOnce) {
-  for (const bool invariant : {false, true}) {
-    ScriptedKernel kernel("scripted", invariant);
-    Batch batch;
-    batch.kernel = &kernel;
-    std::vector<Ending> endings(3);
-    for (Ending& ending : endings) batch.tasks.push_back(Make(kernel, ending));
-    Run(std::move(batch));
-    if (invariant) {
-      EXPECT_THAT(kernel.launches, ::testing::ElementsAre(3));
-    } else {
-      EXPECT_THAT(kernel.launches, ::testing::ElementsAre(1, 1, 1));
+TEST_F(CpuBackendTest, RunsTheTasksOfABatchInTurn) {
+  ScriptedKernel kernel;
+  Batch batch;
+  batch.kernel = &kernel;
+  std::vector<Ending> endings(3);
+  for (Ending& ending : endings) batch.tasks.push_back(Make(kernel, ending));
+  kernel.on_launch = [&] {
+    const size_t turn = kernel.launches.size() - 1;
+    for (size_t i = 0; i < endings.size(); ++i) {
+      EXPECT_EQ(endings[i].ended(), i < turn) << i << " in turn " << turn;
     }
-  }
+  };
+  Run(std::move(batch));
+  EXPECT_THAT(kernel.launches, ::testing::ElementsAre(1, 1, 1));
 }
 
 TEST_F(CpuBackendTest, LeavesOutWhatHasEndedAndWhatIsLate) {
-  for (const bool invariant : {false, true}) {
-    ScriptedKernel kernel("scripted", invariant);
-    Batch batch;
-    batch.kernel = &kernel;
-    std::vector<Ending> endings(3);
-    batch.tasks.push_back(Make(kernel, endings[0]));
-    batch.tasks[0]->Abort(absl::CancelledError(""));
-    batch.tasks.push_back(Make(kernel, endings[1], MonotonicClock::now()));
-    batch.tasks.push_back(Make(kernel, endings[2]));
-    const BatchReport report = Run(std::move(batch));
-    EXPECT_EQ(report.tasks, 1);
-    EXPECT_THAT(kernel.launches, ::testing::ElementsAre(1));
-    EXPECT_EQ(endings[0].result.status.code(), absl::StatusCode::kCancelled);
-    EXPECT_EQ(endings[1].result.status.code(),
-              absl::StatusCode::kDeadlineExceeded);
-    EXPECT_TRUE(endings[2].result.status.ok());
-    for (Ending& ending : endings) EXPECT_EQ(ending.times, 1);
-  }
+  ScriptedKernel kernel;
+  Batch batch;
+  batch.kernel = &kernel;
+  std::vector<Ending> endings(3);
+  batch.tasks.push_back(Make(kernel, endings[0]));
+  batch.tasks[0]->Abort(absl::CancelledError(""));
+  batch.tasks.push_back(Make(kernel, endings[1], MonotonicClock::now()));
+  batch.tasks.push_back(Make(kernel, endings[2]));
+  const BatchReport report = Run(std::move(batch));
+  EXPECT_EQ(report.tasks, 1);
+  EXPECT_THAT(kernel.launches, ::testing::ElementsAre(1));
+  EXPECT_EQ(endings[0].result.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(endings[1].result.status.code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(endings[2].result.status.ok());
+  for (Ending& ending : endings) EXPECT_EQ(ending.times, 1);
 }
 
 TEST_F(CpuBackendTest, ABatchWithNothingToRunIsReportedAllTheSame) {
-  ScriptedKernel kernel("scripted", true);
+  ScriptedKernel kernel;
   Batch batch;
   batch.kernel = &kernel;
   Ending ending;
@@ -167,36 +166,41 @@ TEST_F(CpuBackendTest, ABatchWithNothingToRunIsReportedAllTheSame) {
 }
 
 TEST_F(CpuBackendTest, ACancelReachesATaskUntilItsOwnTurnComes) {
-  ScriptedKernel kernel("scripted", /*batch_invariant=*/false);
+  const absl::StatusOr<const SgemmKernel*> kernel = registry_.Find("openblas");
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
   Batch batch;
-  batch.kernel = &kernel;
-  std::vector<Ending> endings(2);
-  for (Ending& ending : endings) batch.tasks.push_back(Make(kernel, ending));
-  const std::shared_ptr<Task> second = batch.tasks[1];
-  kernel.on_launch = [&] { second->Abort(absl::CancelledError("")); };
+  batch.kernel = *kernel;
+  Ending second;
+  std::shared_ptr<Task> second_task = Make(**kernel, second);
+  bool cancelled = false;
+  BackendProblem first(backend_->staging(), **kernel, {2, 2, 2}, 1, 0, random_);
+  batch.tasks.push_back(first.MakeTask([&](const TaskResult& result) {
+    EXPECT_TRUE(result.status.ok());
+    cancelled = second_task->Abort(absl::CancelledError(""));
+  }));
+  batch.tasks.push_back(second_task);
   EXPECT_EQ(Run(std::move(batch)).tasks, 1);
-  EXPECT_EQ(endings[1].result.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(cancelled) << "it ran before the first had ended";
+  EXPECT_EQ(second.result.status.code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(CpuBackendTest, TellsTheClientNoInternalsOfAFailedLaunch) {
-  for (const bool invariant : {false, true}) {
-    ScriptedKernel kernel("scripted", invariant);
-    kernel.status = absl::InternalError("secret_call failed at 0x1234");
-    Batch batch;
-    batch.kernel = &kernel;
-    Ending ending;
-    batch.tasks.push_back(Make(kernel, ending));
-    const BatchReport report = Run(std::move(batch));
-    EXPECT_TRUE(report.status.ok()) << "the processor is sound";
-    EXPECT_EQ(report.launch_status, kernel.status);
-    EXPECT_EQ(ending.result.status.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(ending.result.status.message()),
-                ::testing::Not(::testing::HasSubstr("secret_call")));
-  }
+  ScriptedKernel kernel;
+  kernel.status = absl::InternalError("secret_call failed at 0x1234");
+  Batch batch;
+  batch.kernel = &kernel;
+  Ending ending;
+  batch.tasks.push_back(Make(kernel, ending));
+  const BatchReport report = Run(std::move(batch));
+  EXPECT_TRUE(report.status.ok()) << "the processor is sound";
+  EXPECT_EQ(report.launch_status, kernel.status);
+  EXPECT_EQ(ending.result.status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(ending.result.status.message()),
+              ::testing::Not(::testing::HasSubstr("secret_call")));
 }
 
 TEST_F(CpuBackendTest, ExecuteReturnsBeforeTheWorkIsDone) {
-  ScriptedKernel kernel("scripted", true);
+  ScriptedKernel kernel;
   std::latch may_run(1);
   kernel.on_launch = [&] { may_run.wait(); };
   Batch batch;

@@ -30,13 +30,14 @@ class FakeKernel : public SgemmKernel {
   }
 };
 
-// "invariant" takes several products in a launch, "single" one; "absent" cannot
-// run here.
+// "fused" takes several products in a launch, "single" one; "absent" cannot run
+// here.
 KernelRegistry MakeRegistry() {
   std::vector<KernelEntry> entries;
-  for (const bool invariant : {true, false}) {
-    KernelInfo info{.name = invariant ? "invariant" : "single",
-                    .batch_invariant = invariant};
+  for (const bool fused : {true, false}) {
+    KernelInfo info{.name = fused ? "fused" : "single",
+                    .batch_invariant = true,
+                    .fused = fused};
     entries.push_back({info, std::make_unique<FakeKernel>(info), ""});
   }
   entries.push_back({KernelInfo{.name = "absent"}, nullptr, "no device"});
@@ -133,7 +134,7 @@ TEST_F(MetricsTest, EveryMethodStageAndReasonHasItsOwnSeries) {
   EXPECT_EQ(scrape.Value("gemmd_requests_shed_total{reason=\"too_large\"}"), 1);
 }
 
-TEST_F(MetricsTest, ABatchIsOneLaunchOnlyForABatchInvariantKernel) {
+TEST_F(MetricsTest, ABatchIsOneLaunchOnlyForAFusedKernel) {
   const BatchReport report{.tasks = 4,
                            .seconds = {.compute = 0.5},
                            .flops = 1e6,
@@ -146,7 +147,7 @@ TEST_F(MetricsTest, ABatchIsOneLaunchOnlyForABatchInvariantKernel) {
   const auto value = [&](const char* name, const char* label) {
     return scrape.Value(std::string(name) + "{" + label + "}");
   };
-  EXPECT_EQ(value("gemmd_kernel_launches_total", "kernel=\"invariant\""), 1);
+  EXPECT_EQ(value("gemmd_kernel_launches_total", "kernel=\"fused\""), 1);
   EXPECT_EQ(value("gemmd_kernel_launches_total", "kernel=\"single\""), 4);
   EXPECT_EQ(value("gemmd_batch_size_count", "kernel=\"single\""), 1);
   EXPECT_EQ(value("gemmd_batch_size_sum", "kernel=\"single\""), 4);
