@@ -56,13 +56,14 @@ class Device {
   //
   // Calls Start on each task (a task for which it is false is left out), checks
   // its deadline before anything is copied, runs the rest and calls Finish on
-  // each exactly once, on every path; after the last one calls `done` once.
-  // Both happen on a thread of the device, never inside Execute.
+  // each exactly once, on every path (Abort on what never starts); after the
+  // last one calls `done` once. Both happen on a thread of the device, never
+  // inside Execute.
   //
   // Needs: at most info().streams batches between Execute and `done`.
   // Errors: a task's own failure goes to its Finish. A fault of the device goes
-  //   to all of the batch's tasks as INTERNAL with ErrorInfo, and to the
-  //   report.
+  //   to the report, and to all of the batch's tasks: as INTERNAL with
+  //   ErrorInfo where they had begun, else as UNAVAILABLE with RetryInfo.
   virtual void Execute(Batch batch, BatchDone done) = 0;
 
   // Runs every kernel once and fills pools and lazily loaded modules, so that

@@ -3,9 +3,16 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "proto/error_details.h"
 
 namespace gemmd {
+namespace {
+
+// About what a restart takes.
+constexpr absl::Duration kRestartDelay = absl::Seconds(1);
+
+}  // namespace
 
 bool StartInTime(Task& task, MonotonicTime now, int device) {
   if (!task.Start()) return false;
@@ -46,6 +53,11 @@ absl::Status DeviceFaultError(int device) {
                     "the device failed while the request ran; the server will "
                     "restart",
                     {{"device", absl::StrCat(device)}});
+}
+
+absl::Status DeviceLostError() {
+  return UnavailableRetryError(
+      "the server lost its device before the request began", kRestartDelay);
 }
 
 absl::Status KernelFaultError(const SgemmKernel& kernel) {

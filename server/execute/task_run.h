@@ -25,6 +25,11 @@ SgemmArgs HostArgs(const TaskSpec& spec);
 // with ErrorInfo DEVICE_FAULT. Names no internals.
 absl::Status DeviceFaultError(int device);
 
+// What a client is told of a device that was lost before its request began:
+// UNAVAILABLE with RetryInfo, since another server, or this one once it has
+// restarted, can do it.
+absl::Status DeviceLostError();
+
 // What a client is told of a launch that failed on a sound device: INTERNAL
 // with ErrorInfo KERNEL_FAULT.
 absl::Status KernelFaultError(const SgemmKernel& kernel);

@@ -42,6 +42,18 @@ size_t BytesOf(const Task& task) {
   return task.bytes() + 2 * RangeAllocator::kAlignment;
 }
 
+// The product without its pointers: a workspace follows from the shapes alone.
+SgemmArgs ShapeOf(const TaskSpec& spec) {
+  SgemmArgs args;
+  args.shape = spec.shape;
+  args.lda = spec.a.leading_dimension;
+  args.ldb = spec.b.leading_dimension;
+  args.ldc = spec.shape.n;
+  args.alpha = spec.alpha;
+  args.beta = spec.beta;
+  return args;
+}
+
 absl::Status Record(const CudaEvent& event, const CudaStream& stream) {
   return CudaStatus(cudaEventRecord(event.get(), stream.get()),
                     "cudaEventRecord");
@@ -61,16 +73,10 @@ CudaBatch::CudaBatch(Batch batch, Device::BatchDone done, int device)
 }
 
 size_t CudaBatch::WorkspaceBytes() const {
-  // Follows from the shapes alone: no pointers are needed.
-  std::vector<SgemmArgs> problems(batch_.tasks.size());
-  for (size_t i = 0; i < problems.size(); ++i) {
-    const TaskSpec& spec = batch_.tasks[i]->spec();
-    problems[i].shape = spec.shape;
-    problems[i].lda = spec.a.leading_dimension;
-    problems[i].ldb = spec.b.leading_dimension;
-    problems[i].ldc = spec.shape.n;
-    problems[i].alpha = spec.alpha;
-    problems[i].beta = spec.beta;
+  std::vector<SgemmArgs> problems;
+  problems.reserve(batch_.tasks.size());
+  for (const auto& task : batch_.tasks) {
+    problems.push_back(ShapeOf(task->spec()));
   }
   return RangeAllocator::RoundUp(batch_.kernel->WorkspaceBytes(problems));
 }
@@ -81,17 +87,24 @@ size_t CudaBatch::BytesNeeded() const {
   return bytes;
 }
 
-CudaBatch::Reserved CudaBatch::Reserve(DeviceMemoryPool& pool, bool alone) {
-  workspace_bytes_ = WorkspaceBytes();
+void CudaBatch::RefuseWhatNeverFits(size_t capacity) {
   std::erase_if(batch_.tasks, [&](const std::shared_ptr<Task>& task) {
-    const size_t bytes = BytesOf(*task) + workspace_bytes_;
-    if (bytes <= pool.capacity()) return false;
+    const SgemmArgs problem = ShapeOf(task->spec());
+    const size_t workspace = batch_.kernel->WorkspaceBytes({&problem, 1});
+    const size_t bytes = BytesOf(*task) + RangeAllocator::RoundUp(workspace);
+    if (bytes <= capacity) return false;
     task->Abort(absl::OutOfRangeError(absl::StrCat(
         "the request needs ", bytes, " bytes on the device, which has ",
-        pool.capacity(), " for requests (--pinned-pool-bytes)")));
+        capacity, " for requests (--pinned-pool-bytes)")));
     return true;
   });
+}
+
+CudaBatch::Reserved CudaBatch::Reserve(DeviceMemoryPool& pool, bool alone) {
+  RefuseWhatNeverFits(pool.capacity());
   while (true) {
+    workspace_bytes_ = WorkspaceBytes();
+    if (batch_.tasks.empty()) return Reserved::kYes;
     std::optional<DeviceBlock> block = pool.Allocate(BytesNeeded());
     if (block) {
       block_ = *std::move(block);
@@ -104,7 +117,6 @@ CudaBatch::Reserved CudaBatch::Reserve(DeviceMemoryPool& pool, bool alone) {
                                 " of ", pool.capacity(), " bytes"),
                    kRetryDelay));
     batch_.tasks.pop_back();
-    workspace_bytes_ = WorkspaceBytes();
   }
 }
 
@@ -136,6 +148,7 @@ void CudaBatch::StartMembers() {
 
 absl::Status CudaBatch::EnqueueAll() {
   if (auto s = Record(lease_->started, lease_->stream); !s.ok()) return s;
+  begun_ = true;
   if (auto s = CopyIn(); !s.ok()) return s;
   if (auto s = Record(lease_->copied_in, lease_->stream); !s.ok()) return s;
   if (auto s = Launch(); !s.ok()) return s;
@@ -196,7 +209,7 @@ absl::Status CudaBatch::Launch() {
   std::vector<SgemmArgs> problems;
   problems.reserve(members_.size());
   for (const Member& member : members_) problems.push_back(DeviceArgs(member));
-  if (batch_.kernel->info().batch_invariant) {
+  if (batch_.kernel->info().fused) {
     const absl::Status launch = batch_.kernel->Launch(problems, context);
     for (Member& member : members_) member.status = launch;
     return CheckLaunch(launch);
@@ -262,7 +275,7 @@ void CudaBatch::EndMembers() {
     seconds.d2h = report_.seconds.d2h;
     absl::Status status;
     if (!report_.status.ok()) {
-      status = DeviceFaultError(report_.device);
+      status = begun_ ? DeviceFaultError(report_.device) : DeviceLostError();
     } else if (!member.status.ok()) {
       status = KernelFaultError(*batch_.kernel);
     }
@@ -273,13 +286,7 @@ void CudaBatch::EndMembers() {
 
 void CudaBatch::Fail(const absl::Status& device_status) {
   report_.status = device_status;
-  enqueued_ = MonotonicClock::now();
-  for (const std::shared_ptr<Task>& task : batch_.tasks) {
-    if (!StartInTime(*task, enqueued_, report_.device)) continue;
-    members_.push_back({task.get(), nullptr, nullptr, absl::OkStatus()});
-  }
-  report_.tasks = static_cast<int>(members_.size());
-  EndMembers();
+  for (const auto& task : batch_.tasks) task->Abort(DeviceLostError());
 }
 
 void CudaBatch::Report() { std::move(done_)(report_); }

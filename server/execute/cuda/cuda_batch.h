@@ -43,8 +43,8 @@ class CudaBatch {
   // Ends all tasks and gives the memory back. Then Report may be called.
   void Finish();
 
-  // Ends all tasks for a device that is lost already, instead of Reserve to
-  // Finish.
+  // Ends all tasks for a device that was lost before they began, instead of
+  // Reserve to Finish.
   void Fail(const absl::Status& device_status);
 
   // Tells `done`. The last call.
@@ -66,6 +66,7 @@ class CudaBatch {
 
   size_t BytesNeeded() const;
   size_t WorkspaceBytes() const;
+  void RefuseWhatNeverFits(size_t capacity);
   void StartMembers();
   absl::Status EnqueueAll();
   absl::Status CopyIn();
@@ -83,6 +84,7 @@ class CudaBatch {
   std::byte* workspace_ = nullptr;
   size_t workspace_bytes_ = 0;
   std::vector<Member> members_;
+  bool begun_ = false;  // something of it is on the stream
   Lease* lease_ = nullptr;
   MonotonicTime enqueued_{};
 };

@@ -91,15 +91,15 @@ TEST_F(CudaBackendTest, ComputesProductsWithNothingInThem) {
   }
 }
 
-TEST_F(CudaBackendTest, OnlyBatchInvariantKernelsTakeSeveralTasksAtOnce) {
-  for (const bool invariant : {false, true}) {
-    ScriptedDeviceKernel kernel(invariant);
+TEST_F(CudaBackendTest, OnlyFusedKernelsTakeSeveralTasksAtOnce) {
+  for (const bool fused : {false, true}) {
+    ScriptedDeviceKernel kernel(fused);
     Batch batch;
     batch.kernel = &kernel;
     std::vector<Ending> endings(3);
     for (Ending& e : endings) batch.tasks.push_back(MakeTask(kernel, e));
     Run(std::move(batch));
-    if (invariant) {
+    if (fused) {
       EXPECT_THAT(kernel.launches, ::testing::ElementsAre(3));
     } else {
       EXPECT_THAT(kernel.launches, ::testing::ElementsAre(1, 1, 1));
@@ -108,7 +108,7 @@ TEST_F(CudaBackendTest, OnlyBatchInvariantKernelsTakeSeveralTasksAtOnce) {
 }
 
 TEST_F(CudaBackendTest, LeavesOutWhatHasEndedAndWhatIsLate) {
-  ScriptedDeviceKernel kernel(/*batch_invariant=*/true);
+  ScriptedDeviceKernel kernel(/*fused=*/true);
   Batch batch;
   batch.kernel = &kernel;
   std::vector<Ending> endings(3);
@@ -128,7 +128,7 @@ TEST_F(CudaBackendTest, LeavesOutWhatHasEndedAndWhatIsLate) {
 }
 
 TEST_F(CudaBackendTest, AFailedLaunchIsItsTasksTroubleAlone) {
-  ScriptedDeviceKernel kernel(/*batch_invariant=*/false);
+  ScriptedDeviceKernel kernel(/*fused=*/false);
   kernel.on_launch = [&](std::span<const SgemmArgs>, const LaunchContext&) {
     return kernel.launches.size() == 2
                ? absl::InternalError("cudaSecret: bad value")
@@ -263,6 +263,27 @@ TEST_F(CudaBackendTest, WhatCouldNeverFitIsRefusedAloneAndNamesTheFlag) {
   EXPECT_TRUE(small_ending.result.status.ok());
   EXPECT_LE(small.Error(small_ending.result.output), 1);
   small_ending.result.output.Reset();
+}
+
+TEST_F(CudaBackendTest, AWorkspaceThatCouldNeverFitIsRefused) {
+  Make({.staging_bytes = 1 << 20});
+  const auto& memory = dynamic_cast<CudaDevice&>(device()).memory();
+  for (const bool fused : {false, true}) {
+    ScriptedDeviceKernel kernel(fused);
+    kernel.workspace_bytes = memory.capacity() + 1;
+    std::vector<Ending> endings(2);
+    Batch batch;
+    batch.kernel = &kernel;
+    for (Ending& e : endings) batch.tasks.push_back(MakeTask(kernel, e));
+    const BatchReport report = Run(std::move(batch));
+    EXPECT_TRUE(report.status.ok()) << report.status;
+    EXPECT_EQ(report.tasks, 0);
+    EXPECT_THAT(kernel.launches, ::testing::IsEmpty());
+    for (const Ending& ending : endings) {
+      EXPECT_EQ(ending.times, 1);
+      EXPECT_EQ(ending.result.status.code(), absl::StatusCode::kOutOfRange);
+    }
+  }
 }
 
 TEST_F(CudaBackendTest, ABatchTooLargeTogetherShedsItsYoungestTasks) {

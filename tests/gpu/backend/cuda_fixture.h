@@ -90,19 +90,24 @@ class CudaBackendFixture : public ::testing::Test {
 // A device kernel of which a test says what a launch does.
 class ScriptedDeviceKernel : public SgemmKernel {
  public:
-  explicit ScriptedDeviceKernel(bool batch_invariant)
+  explicit ScriptedDeviceKernel(bool fused)
       : SgemmKernel({.name = "scripted",
                      .description = "scripted",
                      .space = MemorySpace::kDevice,
-                     .batch_invariant = batch_invariant}) {}
+                     .batch_invariant = true,
+                     .fused = fused}) {}
   absl::Status Supports(const SgemmArgs&) const override {
     return absl::OkStatus();
+  }
+  size_t WorkspaceBytes(std::span<const SgemmArgs>) const override {
+    return workspace_bytes;
   }
   absl::Status Launch(std::span<const SgemmArgs> problems,
                       const LaunchContext& context) const override {
     launches.push_back(problems.size());
     return on_launch ? on_launch(problems, context) : absl::OkStatus();
   }
+  size_t workspace_bytes = 0;
   mutable std::vector<size_t> launches;
   std::function<absl::Status(std::span<const SgemmArgs>, const LaunchContext&)>
       on_launch;
