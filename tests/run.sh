@@ -30,7 +30,8 @@ step "Building" cmake --build "$build" --parallel "$jobs"
 rm -rf "$results"
 status=0
 GTEST_OUTPUT="xml:$PWD/$results/" ctest --test-dir "$build" \
-  --output-on-failure --no-tests=error --parallel "$jobs" \
+  --output-on-failure --no-label-summary --no-tests=error \
+  --parallel "$jobs" \
   --output-junit "$PWD/$results/ctest.junit" "$@" || status=$?
 python3 tests/count_results.py "$results" || status=$?
 exit "$status"
