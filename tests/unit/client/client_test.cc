@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
 Matrix RandomMatrix(int64_t rows, int64_t cols) {
-  static std::mt19937 random(std::random_device{}());
+  thread_local std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<float> uniform(-1, 1);
   Matrix x(rows, cols);
   for (int64_t i = 0; i < rows * cols; ++i) x.data()[i] = uniform(random);
@@ -104,7 +104,7 @@ class DeadPort {
     sockaddr_in address = {.sin_family = AF_INET};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t length = sizeof address;
-    bind(fd_, reinterpret_cast<sockaddr*>(&address), length);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
     getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
     address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
   }
@@ -178,7 +178,7 @@ TEST(ClientTest, WritesIntoTheCallersRowsAndNothingBetweenThem) {
   const auto client = NewClient({.address = server.address()});
   const Matrix a = RandomMatrix(5, 4);
   const Matrix b = RandomMatrix(4, 3);
-  std::vector<float> output(5 * 8, -7.0f);
+  std::vector<float> output(40, -7.0f);
   const auto answer = client->Sgemm(
       {.a = a.view(), .b = b.view(), .output = {output.data(), 5, 3, 8}});
   ASSERT_TRUE(answer.ok()) << answer.status();
@@ -232,6 +232,7 @@ TEST(ClientTest, AnswersManyCallsAtOnceFromManyThreads) {
   const auto client =
       NewClient({.address = server.address(), .connections = 2});
   std::vector<std::jthread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&client, t] {
       const Matrix a = RandomMatrix(3 + t, 40);
