@@ -21,6 +21,19 @@ KernelEntry Available(std::unique_ptr<const SgemmKernel> kernel) {
 
 }  // namespace
 
+KernelEntry UnavailableEntry(KernelInfo info, const absl::Status& why) {
+  std::string reason = "it failed on this server's device";
+  if (absl::IsFailedPrecondition(why)) {
+    reason = std::string(why.message());
+  } else if (absl::IsNotFound(why)) {
+    reason = "a library that it needs is not installed on the server";
+  }
+  return {.info = std::move(info),
+          .kernel = nullptr,
+          .unavailable_reason = std::move(reason),
+          .unavailable_detail = std::string(why.message())};
+}
+
 KernelRegistry KernelRegistry::Create() {
   std::vector<KernelEntry> entries;
   entries.push_back(Available(MakeReferenceSgemm()));
@@ -42,12 +55,13 @@ absl::StatusOr<const SgemmKernel*> KernelRegistry::Find(
     return absl::FailedPreconditionError(absl::StrCat(
         "the kernel ", name, " cannot run here: ", entry.unavailable_reason));
   }
-  return absl::NotFoundError(absl::StrCat(
-      "there is no kernel '", name, "'; there are ",
-      absl::StrJoin(entries_, ", ",
-                    [](std::string* out, const KernelEntry& entry) {
-                      absl::StrAppend(out, entry.info.name);
-                    })));
+  std::vector<absl::string_view> names;
+  for (const KernelEntry& entry : entries_) {
+    if (entry.kernel != nullptr) names.push_back(entry.info.name);
+  }
+  return absl::NotFoundError(absl::StrCat("there is no kernel '", name,
+                                          "'; those that can run here are ",
+                                          absl::StrJoin(names, ", ")));
 }
 
 }  // namespace gemmd

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/sgemm.h"
@@ -17,8 +18,15 @@ namespace gemmd {
 struct KernelEntry {
   KernelInfo info;
   std::unique_ptr<const SgemmKernel> kernel;  // null where it cannot run
-  std::string unavailable_reason;             // empty where it can
+  std::string unavailable_reason;             // empty where it can; for clients
+  std::string unavailable_detail = {};        // more, for the log alone
 };
+
+// The entry of a kernel that cannot run for `why`. The message of a
+// FAILED_PRECONDITION is for everybody. That of another code may name paths and
+// functions, so clients are told no more than what kind of thing is missing:
+// for NOT_FOUND a library, else something that failed.
+KernelEntry UnavailableEntry(KernelInfo info, const absl::Status& why);
 
 // Every kernel the project has, in the order of the ladder, host kernels
 // first. A kernel that this build or this machine lacks is listed too, with the
@@ -35,8 +43,8 @@ class KernelRegistry {
 
   std::span<const KernelEntry> entries() const { return entries_; }
 
-  // The kernel of that name. NOT_FOUND, naming those there are, if there is
-  // none; FAILED_PRECONDITION with the reason if it cannot run here.
+  // The kernel of that name. NOT_FOUND, naming those that can run here, if
+  // there is none; FAILED_PRECONDITION with the reason if it cannot run here.
   absl::StatusOr<const SgemmKernel*> Find(absl::string_view name) const;
 
  private:

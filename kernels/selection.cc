@@ -70,17 +70,15 @@ absl::StatusOr<const SgemmKernel*> SelectAuto(const KernelRegistry& registry,
       "no kernel of ", Name(space), " can do this request: ", reasons));
 }
 
-}  // namespace
-
-absl::StatusOr<const SgemmKernel*> SelectKernel(const KernelRegistry& registry,
-                                                MemorySpace space,
-                                                const SgemmArgs& args,
-                                                Precision precision,
-                                                absl::string_view name) {
-  if (name.empty() || name == "auto") {
-    return SelectAuto(registry, space, args, precision);
-  }
+absl::StatusOr<const SgemmKernel*> SelectNamed(const KernelRegistry& registry,
+                                               MemorySpace space,
+                                               const SgemmArgs& args,
+                                               Precision precision,
+                                               absl::string_view name) {
   absl::StatusOr<const SgemmKernel*> kernel = registry.Find(name);
+  if (absl::IsNotFound(kernel.status())) {
+    return absl::NotFoundError(absl::StrCat("there is no kernel '", name, "'"));
+  }
   if (!kernel.ok()) return kernel;
   const KernelInfo& info = (*kernel)->info();
   if (info.space != space) {
@@ -96,6 +94,33 @@ absl::StatusOr<const SgemmKernel*> SelectKernel(const KernelRegistry& registry,
   absl::Status supported = (*kernel)->Supports(args);
   if (!supported.ok()) return supported;
   return kernel;
+}
+
+}  // namespace
+
+absl::StatusOr<const SgemmKernel*> SelectKernel(const KernelRegistry& registry,
+                                                MemorySpace space,
+                                                const SgemmArgs& args,
+                                                Precision precision,
+                                                absl::string_view name) {
+  const absl::StatusOr<const SgemmKernel*> kernel =
+      name.empty() || name == "auto"
+          ? SelectAuto(registry, space, args, precision)
+          : SelectNamed(registry, space, args, precision, name);
+  if (kernel.ok()) return kernel;
+  return absl::Status(
+      kernel.status().code(),
+      absl::StrCat(kernel.status().message(), "; the kernels of this server: ",
+                   RunnableKernels(registry, space)));
+}
+
+std::string RunnableKernels(const KernelRegistry& registry, MemorySpace space) {
+  std::string names;
+  for (const KernelEntry& entry : registry.entries()) {
+    if (entry.kernel == nullptr || entry.info.space != space) continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", entry.info.name);
+  }
+  return names.empty() ? "none" : names;
 }
 
 }  // namespace gemmd

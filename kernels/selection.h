@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/registry.h"
@@ -19,13 +21,16 @@ namespace gemmd {
 // Pointers of `args` may be null here; their alignment is then taken as that of
 // the server's own buffers (256 bytes).
 //
-// Errors: NOT_FOUND for an unknown name (the message lists those there are);
-// FAILED_PRECONDITION when the named kernel cannot run here, is of another
-// space, is below the precision asked for, or does not support the request.
+// Errors: NOT_FOUND for an unknown name; FAILED_PRECONDITION when the named
+// kernel cannot run here, is of another space, is below the precision asked
+// for, or does not support the request. Both list RunnableKernels.
 absl::StatusOr<const SgemmKernel*> SelectKernel(const KernelRegistry& registry,
                                                 MemorySpace space,
                                                 const SgemmArgs& args,
                                                 Precision precision,
                                                 absl::string_view name);
+
+// Names of the kernels of `space` that can run here: "reference, openblas".
+std::string RunnableKernels(const KernelRegistry& registry, MemorySpace space);
 
 }  // namespace gemmd

@@ -81,7 +81,11 @@ absl::Status ResourceNotFoundError(absl::string_view type,
 
 absl::Status FaultError(absl::string_view reason, absl::string_view message,
                         const std::map<std::string, std::string>& metadata) {
-  absl::Status status = absl::InternalError(message);
+  return WithErrorInfo(absl::InternalError(message), reason, metadata);
+}
+
+absl::Status WithErrorInfo(absl::Status status, absl::string_view reason,
+                           const std::map<std::string, std::string>& metadata) {
   google::rpc::ErrorInfo detail;
   detail.set_reason(Text(reason));
   detail.set_domain("gemmd");

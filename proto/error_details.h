@@ -37,6 +37,11 @@ absl::Status ResourceNotFoundError(absl::string_view type,
 absl::Status FaultError(absl::string_view reason, absl::string_view message,
                         const std::map<std::string, std::string>& metadata);
 
+// `status` with ErrorInfo in the domain "gemmd": `reason` as
+// "KERNEL_NOT_FOUND".
+absl::Status WithErrorInfo(absl::Status status, absl::string_view reason,
+                           const std::map<std::string, std::string>& metadata);
+
 // The delay in a status's RetryInfo; nullopt where there is none, and so no
 // retry is wanted.
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);

@@ -12,7 +12,7 @@ constexpr const char* kName = "libopenblas.so.0";
 absl::StatusOr<OpenblasLibrary> Load() {
   void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::NotFoundError(absl::StrCat(
         "OpenBLAS was not found (", dlerror(),
         "). Install libopenblas0, or name its folder in LD_LIBRARY_PATH"));
   }
@@ -20,8 +20,7 @@ absl::StatusOr<OpenblasLibrary> Load() {
   functions.sgemm = reinterpret_cast<decltype(functions.sgemm)>(
       dlsym(library, "cblas_sgemm"));
   if (functions.sgemm == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(kName, " has no cblas_sgemm"));
+    return absl::NotFoundError(absl::StrCat(kName, " has no cblas_sgemm"));
   }
   return functions;
 }

@@ -2,8 +2,8 @@
 //
 // Not linked: a linked OpenBLAS takes 60 KiB of every thread's stack for its
 // thread-local memory, which leaves small-stacked threads of other libraries
-// (civetweb's have 100 KiB) too little, and it starts its own threads before
-// main. A GPU server does not need it at all.
+// too little, and it starts its own threads before main. A GPU server does not
+// need it at all.
 
 #pragma once
 
@@ -20,7 +20,7 @@ struct OpenblasLibrary {
   decltype(&::cblas_sgemm) sgemm = nullptr;
 
   // The process's OpenBLAS; the first call loads it, and it stays loaded.
-  // FAILED_PRECONDITION, with what was tried, where there is none.
+  // NOT_FOUND, with what was tried (for the log), where there is none.
   static absl::StatusOr<OpenblasLibrary> Get();
 };
 

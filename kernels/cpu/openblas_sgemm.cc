@@ -85,11 +85,7 @@ class OpenblasSgemm final : public SgemmKernel {
 
 KernelEntry OpenblasEntry() {
   const absl::StatusOr<OpenblasLibrary> library = OpenblasLibrary::Get();
-  if (!library.ok()) {
-    return {.info = Info(),
-            .kernel = nullptr,
-            .unavailable_reason = std::string(library.status().message())};
-  }
+  if (!library.ok()) return UnavailableEntry(Info(), library.status());
   return {.info = Info(),
           .kernel = std::make_unique<OpenblasSgemm>(*library),
           .unavailable_reason = ""};

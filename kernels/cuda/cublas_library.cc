@@ -64,7 +64,7 @@ absl::StatusOr<const CublasLibrary*> CublasLibrary::Load() {
   std::string tried;
   void* library = Open(tried);
   if (library == nullptr) {
-    return absl::FailedPreconditionError(
+    return absl::NotFoundError(
         absl::StrCat("cuBLAS was not found; tried ", tried,
                      ". Install it, or name its folder in LD_LIBRARY_PATH"));
   }
@@ -84,7 +84,7 @@ absl::StatusOr<const CublasLibrary*> CublasLibrary::Load() {
   find(functions->sgemm, "cublasSgemm_v2_64");
   find(functions->get_property, "cublasGetProperty");
   if (!missing.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::NotFoundError(absl::StrCat(
         "the cuBLAS found lacks", missing, "; version 12 or newer is needed"));
   }
   for (const char* variable : kPrecisionVariables) {

@@ -52,8 +52,8 @@ class CublasLibrary {
  public:
   // The process's cuBLAS. The first call loads it: call it before there are
   // other threads, since it may change the environment (cublas_library.cc says
-  // which variables and why). FAILED_PRECONDITION, with what was tried, where
-  // there is none.
+  // which variables and why). NOT_FOUND, with what was tried (for the log),
+  // where there is none.
   static absl::StatusOr<const CublasLibrary*> Get();
 
   // A handle of the current device for FP32 arithmetic, never TF32, on `stream`

@@ -50,16 +50,16 @@ std::vector<KernelEntry> CudaKernelEntries() {
   const std::string missing_device = MissingDevice();
   std::vector<KernelEntry> entries;
   for (KernelInfo& info : CudaKernelInfos()) {
+    MadeKernel made = missing_device.empty()
+                          ? Make(info)
+                          : absl::FailedPreconditionError(missing_device);
+    if (!made.ok()) {
+      entries.push_back(UnavailableEntry(std::move(info), made.status()));
+      continue;
+    }
     KernelEntry& entry = entries.emplace_back();
     entry.info = std::move(info);
-    entry.unavailable_reason = missing_device;
-    if (!missing_device.empty()) continue;
-    MadeKernel made = Make(entry.info);
-    if (made.ok()) {
-      entry.kernel = *std::move(made);
-    } else {
-      entry.unavailable_reason = std::string(made.status().message());
-    }
+    entry.kernel = *std::move(made);
   }
   return entries;
 }

@@ -34,7 +34,7 @@ Encode FindEncode() {
 absl::StatusOr<CUtensorMap> MakeTensorMap(const TensorMapSpec& spec) {
   static const Encode encode = FindEncode();
   if (encode == nullptr) {
-    return absl::FailedPreconditionError(
+    return absl::InternalError(
         "the CUDA driver has no cuTensorMapEncodeTiled; 12.0 or newer has");
   }
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(spec.columns),

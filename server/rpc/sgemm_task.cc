@@ -1,5 +1,7 @@
 #include "server/rpc/sgemm_task.h"
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "kernels/selection.h"
@@ -29,11 +31,15 @@ absl::StatusOr<const SgemmKernel*> SelectSgemmKernel(
   const absl::string_view name = named ? plan.kernel : default_kernel;
   auto kernel =
       SelectKernel(registry, space, StagedArgs(plan), plan.precision, name);
+  if (kernel.ok()) return kernel;
+  const std::map<std::string, std::string> there_are = {
+      {"kernels", RunnableKernels(registry, space)}};
   if (absl::IsNotFound(kernel.status())) {
-    return ResourceNotFoundError("gemmd.v1.Kernel", name,
-                                 kernel.status().message());
+    return WithErrorInfo(ResourceNotFoundError("gemmd.v1.Kernel", name,
+                                               kernel.status().message()),
+                         "KERNEL_NOT_FOUND", there_are);
   }
-  return kernel;
+  return WithErrorInfo(kernel.status(), "KERNEL_CANNOT_RUN", there_are);
 }
 
 absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,

@@ -7,12 +7,14 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/cpu_kernels.h"
 
 namespace gemmd {
 namespace {
 
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 
 TEST(KernelRegistryTest, ListsTheWholeLadderInOrder) {
   const KernelRegistry registry = KernelRegistry::Create();
@@ -58,6 +60,22 @@ TEST(KernelRegistryTest, AnEntryHasAKernelOrAReason) {
   }
 }
 
+TEST(KernelRegistryTest, ClientsAreToldNoPathsAndFunctions) {
+  const KernelInfo info{.name = "blas"};
+  const KernelEntry library =
+      UnavailableEntry(info, absl::NotFoundError("tried /opt/libblas.so"));
+  EXPECT_EQ(library.kernel, nullptr);
+  EXPECT_THAT(library.unavailable_reason, HasSubstr("library"));
+  EXPECT_THAT(library.unavailable_reason, Not(HasSubstr("/opt")));
+  EXPECT_EQ(library.unavailable_detail, "tried /opt/libblas.so");
+  const KernelEntry broken =
+      UnavailableEntry(info, absl::InternalError("cudaThing: 700"));
+  EXPECT_THAT(broken.unavailable_reason, Not(HasSubstr("cudaThing")));
+  EXPECT_EQ(UnavailableEntry(info, absl::FailedPreconditionError("no device"))
+                .unavailable_reason,
+            "no device");
+}
+
 TEST(KernelRegistryTest, HostKernelsAlwaysRun) {
   const KernelRegistry registry = KernelRegistry::Create();
   for (const std::string name : {"reference", "openblas"}) {
@@ -67,12 +85,18 @@ TEST(KernelRegistryTest, HostKernelsAlwaysRun) {
   }
 }
 
-TEST(KernelRegistryTest, AnUnknownNameListsThoseThereAre) {
-  const auto kernel = KernelRegistry::Create().Find("cublass");
+TEST(KernelRegistryTest, AnUnknownNameListsThoseThatRun) {
+  std::vector<KernelEntry> entries;
+  entries.push_back(
+      UnavailableEntry({.name = "warp"}, absl::FailedPreconditionError("x")));
+  KernelEntry& reference = entries.emplace_back();
+  reference.kernel = MakeReferenceSgemm();
+  reference.info = reference.kernel->info();
+  const auto kernel = KernelRegistry(std::move(entries)).Find("cublass");
   EXPECT_EQ(kernel.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(kernel.status().message()),
-              HasSubstr("no kernel 'cublass'; there are reference, openblas, "
-                        "naive, "));
+  EXPECT_EQ(kernel.status().message(),
+            "there is no kernel 'cublass'; those that can run here are "
+            "reference");
 }
 
 TEST(KernelRegistryTest, AKernelThatCannotRunHereSaysWhy) {
