@@ -64,7 +64,9 @@ struct BatchQueueOptions {
 // kMaxBulkPasses + 1 batches popped in a row while bulk work is due, one is led
 // by its oldest.
 //
-// Cost: Push, Pop and the removal of a task are O(log n) in the tasks waiting.
+// Cost: Push and the removal of a task are O(log n) in the tasks waiting. So is
+// Pop, except while tasks wait for max_queue_delay and a group is full: then it
+// looks at the groups older than the full one.
 //
 // Thread-compatible: the owner locks. Tasks may end at any time meanwhile.
 class BatchQueue {
@@ -153,6 +155,8 @@ class BatchQueue {
   }
 
   // The group's tasks reach a limit of a batch: no reason to wait for more.
+  // Those that have ended count too, so that a group of cancelled tasks may
+  // cut the wait of a live one short; to look for them would cost every Pop.
   bool Full(const Group& group) const;
   bool Due(const Entry& entry, MonotonicTime now, bool draining) const;
   absl::Status CheckRoom(size_t bytes, MonotonicTime now);

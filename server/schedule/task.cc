@@ -1,5 +1,7 @@
 #include "server/schedule/task.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/base/attributes.h"
@@ -43,7 +45,8 @@ void Task::Finish(absl::Status status, const StageSeconds& seconds, int device,
   State expected = State::kRunning;
   if (!state_.compare_exchange_strong(expected, State::kDone,
                                       std::memory_order_acq_rel)) {
-    return;
+    std::fputs("gemmd: Task::Finish of a task that does not run\n", stderr);
+    std::abort();  // a mistake of the backend: its client would wait for ever
   }
   TaskResult result;
   if (status.ok()) result.output = std::move(spec_.output);

@@ -99,7 +99,8 @@ class Task {
   // own end.
   bool Abort(absl::Status status);
 
-  // running -> done. On OK the result takes the output buffer.
+  // running -> done. On OK the result takes the output buffer. Needs: Start was
+  // true, and no Finish since; else the process is ended.
   void Finish(absl::Status status, const StageSeconds& seconds, int device,
               int batch_size);
 

@@ -29,7 +29,6 @@ TEST(TaskTest, FinishesOnceWithItsOutput) {
     seconds.compute = 0.5;
     task.Finish(absl::OkStatus(), seconds, /*device=*/3, /*batch_size=*/7);
     EXPECT_TRUE(task.ended());
-    task.Finish(absl::InternalError("again"), {}, 0, 1);
     EXPECT_FALSE(task.Abort(absl::CancelledError("late")));
     EXPECT_FALSE(task.Start());
   }
@@ -78,12 +77,13 @@ TEST(TaskTest, CannotBeAbortedWhileItRuns) {
   EXPECT_EQ(ending.times, 1);
 }
 
-TEST(TaskTest, FinishNeedsAStart) {
+TEST(TaskDeathTest, FinishNeedsAStartAndHappensOnce) {
   Ending ending;
   Task task(TaskSpec{}, ending.For());
+  EXPECT_DEATH(task.Finish(absl::OkStatus(), {}, 0, 1), "does not run");
+  ASSERT_TRUE(task.Start());
   task.Finish(absl::OkStatus(), {}, 0, 1);
-  EXPECT_EQ(ending.times, 0);
-  EXPECT_TRUE(task.Abort(absl::CancelledError("")));
+  EXPECT_DEATH(task.Finish(absl::OkStatus(), {}, 0, 1), "does not run");
 }
 
 TEST(TaskTest, EndsWithInternalWhenItIsForgotten) {
