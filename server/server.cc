@@ -38,7 +38,10 @@ void LogUnavailableKernels(const KernelRegistry& registry) {
   std::map<std::string, std::vector<std::string>> kernels_by_reason;
   for (const KernelEntry& entry : registry.entries()) {
     if (entry.kernel != nullptr) continue;
-    kernels_by_reason[entry.unavailable_reason].push_back(entry.info.name);
+    const std::string& reason = entry.unavailable_detail.empty()
+                                    ? entry.unavailable_reason
+                                    : entry.unavailable_detail;
+    kernels_by_reason[reason].push_back(entry.info.name);
   }
   for (const auto& [reason, kernels] : kernels_by_reason) {
     Log(LogLevel::kInfo, "kernels not available",
@@ -144,7 +147,12 @@ absl::Status GemmServer::StartHttp() {
 }
 
 absl::Status GemmServer::StartDevices(BackendFactory make_backend) {
-  auto backend = make_backend(BackendOptionsOf(options_), registry_);
+  BackendOptions backend_options = BackendOptionsOf(options_);
+  backend_options.warn = [](absl::string_view reason) {
+    Log(LogLevel::kWarn, "a GPU is not used",
+        {{"reason", std::string(reason)}});
+  };
+  auto backend = make_backend(backend_options, registry_);
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
   if (absl::Status status = CheckKernel(); !status.ok()) return status;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -89,10 +90,12 @@ struct BackendOptions {
   std::string backend = "auto";
   // Batches at a time, a device; 0: the backend's own default.
   int streams_per_device = 0;
-  // CUDA ordinals; empty: all.
+  // CUDA ordinals, each of which must answer; empty: all that answer.
   std::vector<int> devices;
-  // Staging memory, at most; never more than half of the container's memory.
+  // Staging memory, at most; never more than half of what there is.
   size_t staging_bytes = size_t{4} << 30;
+  // Told, in one line for the operator, of devices that are there and not used.
+  std::function<void(absl::string_view)> warn = {};
 };
 
 // Makes the backend asked for. `registry` outlives it.

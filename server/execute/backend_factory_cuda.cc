@@ -19,9 +19,13 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
   }
   absl::StatusOr<std::unique_ptr<Backend>> cuda =
       CreateCudaBackend(options, registry);
-  // Only where there is no CUDA device is the CPU what was meant; any other
-  // trouble is for the operator to know.
+  // Where no device answers the CPU will do; where one should, the operator is
+  // to know why the server is so much slower.
   if (options.backend == "auto" && absl::IsFailedPrecondition(cuda.status())) {
+    if (CudaIsInstalled() && options.warn) {
+      options.warn(
+          absl::StrCat("serving on the CPU: ", cuda.status().message()));
+    }
     return CreateCpuBackend(options, registry);
   }
   return cuda;

@@ -8,14 +8,20 @@
 
 namespace gemmd {
 
-// The memory limit of the process's control group, version 2 or 1, as its files
-// under `root` say; nullopt if there is none. Memory pinned or touched past it
-// would end the process, not the request.
+// The least memory limit of the process's control group and those around it,
+// version 2 or 1: the groups that `membership` names, as files under `root`;
+// nullopt if there is none. Memory pinned or touched past it would end the
+// process, not the request.
 std::optional<size_t> ContainerMemoryLimit(
-    const std::string& root = "/sys/fs/cgroup");
+    const std::string& root = "/sys/fs/cgroup",
+    const std::string& membership = "/proc/self/cgroup");
 
-// Staging memory of at most `wanted` bytes that leaves half of the container's
-// memory to everything else.
-size_t StagingBytesWithin(size_t wanted, std::optional<size_t> container_limit);
+// What this process can have at most: its container's limit, or all memory of
+// the machine.
+size_t MemoryLimit();
+
+// Staging memory of at most `wanted` bytes that leaves half of `limit` to
+// everything else.
+size_t StagingBytesWithin(size_t wanted, size_t limit);
 
 }  // namespace gemmd

@@ -152,7 +152,7 @@ void SlabStagingPool::GrowLoop() {
     // A failure is met again, and said, by the next request without room.
     AddSlab(bytes).IgnoreError();
     MutexLock lock(&mu_);
-    wanted_slab_ = 0;
+    if (wanted_slab_ == bytes) wanted_slab_ = 0;  // else more was asked for
   }
 }
 

@@ -67,7 +67,9 @@ class SlabStagingPool : public StagingPool {
 
   std::byte* TakeFromSlabs(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AskForSlab(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes empty slabs out until one of `bytes` may be added.
+  // Takes empty slabs out until one of `bytes` may be added. If the new one
+  // then cannot be had, they are gone all the same, until they are asked for
+  // again.
   Slabs TakeEmptySlabsFor(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status AddSlab(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   void GrowLoop() ABSL_LOCKS_EXCLUDED(mu_);

@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
   }
   absl::StatusOr<std::unique_ptr<HeapStagingPool>> staging =
       HeapStagingPool::Create(
-          StagingBytesWithin(options.staging_bytes, ContainerMemoryLimit()));
+          StagingBytesWithin(options.staging_bytes, MemoryLimit()));
   if (!staging.ok()) return staging.status();
   (*staging)->Prefault(kPrefaultBytes);
   DeviceInfo info;

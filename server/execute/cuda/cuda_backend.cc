@@ -12,6 +12,7 @@
 #include "kernels/cuda/cuda_status.h"
 #include "server/execute/cuda/cuda_device.h"
 #include "server/execute/cuda/handles.h"
+#include "server/execute/device_choice.h"
 #include "server/execute/memory_limit.h"
 #include "server/execute/slab_staging_pool.h"
 
@@ -43,7 +44,35 @@ class CudaBackend : public Backend {
   std::vector<std::unique_ptr<Device>> devices_;
 };
 
-absl::StatusOr<std::vector<int>> Ordinals(const std::vector<int>& wanted) {
+// A device can be listed and yet be unusable (taken, broken, of another
+// driver's making): only what it does counts.
+absl::Status Probe(int ordinal) {
+  if (absl::Status status = UseDevice(ordinal); !status.ok()) return status;
+  constexpr uint32_t kPattern = 0x5a5aa5a5;
+  uint32_t value = kPattern;
+  absl::StatusOr<DeviceMemory> memory = MakeDeviceMemory(sizeof(value));
+  absl::Status status = memory.status();
+  if (status.ok()) {
+    status = CudaStatus(cudaMemcpy(memory->get(), &value, sizeof(value),
+                                   cudaMemcpyHostToDevice),
+                        "cudaMemcpy");
+  }
+  value = 0;
+  if (status.ok()) {
+    status = CudaStatus(cudaMemcpy(&value, memory->get(), sizeof(value),
+                                   cudaMemcpyDeviceToHost),
+                        "cudaMemcpy");
+  }
+  if (status.ok() && value != kPattern) {
+    status = absl::InternalError("a copy there and back changed the data");
+  }
+  if (status.ok()) return status;
+  cudaGetLastError();
+  return status;
+}
+
+absl::StatusOr<std::vector<int>> Ordinals(const BackendOptions& options) {
+  const std::vector<int>& wanted = options.devices;
   int count = 0;
   // Without a driver the count is left alone: the return code is what counts.
   absl::Status status =
@@ -65,35 +94,8 @@ absl::StatusOr<std::vector<int>> Ordinals(const std::vector<int>& wanted) {
                        count - 1, " (--devices)"));
     }
   }
-  return ordinals;
-}
-
-// A device can be listed and yet be unusable (taken, broken, of another
-// driver's making): only what it does counts.
-absl::Status Probe(int ordinal) {
-  const CurrentDevice current(ordinal);
-  constexpr uint32_t kPattern = 0x5a5aa5a5;
-  uint32_t value = kPattern;
-  absl::StatusOr<DeviceMemory> memory = MakeDeviceMemory(sizeof(value));
-  absl::Status status = memory.status();
-  if (status.ok()) {
-    status = CudaStatus(cudaMemcpy(memory->get(), &value, sizeof(value),
-                                   cudaMemcpyHostToDevice),
-                        "cudaMemcpy");
-  }
-  value = 0;
-  if (status.ok()) {
-    status = CudaStatus(cudaMemcpy(&value, memory->get(), sizeof(value),
-                                   cudaMemcpyDeviceToHost),
-                        "cudaMemcpy");
-  }
-  if (status.ok() && value != kPattern) {
-    status = absl::InternalError("a copy there and back changed the data");
-  }
-  if (status.ok()) return status;
-  cudaGetLastError();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "CUDA device ", ordinal, " does not answer: ", status.message()));
+  return DevicesThatAnswer(ordinals, /*named=*/!wanted.empty(), &Probe,
+                           options.warn);
 }
 
 // As NVML and nvidia-smi write it: "GPU-", then groups of 8-4-4-4-12 digits.
@@ -123,17 +125,26 @@ absl::StatusOr<DeviceInfo> Describe(int index, int ordinal, int streams) {
 
 }  // namespace
 
+bool CudaIsInstalled() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return false;
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  return error != cudaErrorNoDevice;
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const BackendOptions& options, const KernelRegistry& registry) {
-  const absl::StatusOr<std::vector<int>> ordinals = Ordinals(options.devices);
+  const absl::StatusOr<std::vector<int>> ordinals = Ordinals(options);
   if (!ordinals.ok()) return ordinals.status();
-  for (const int ordinal : *ordinals) {
-    if (absl::Status status = Probe(ordinal); !status.ok()) return status;
-  }
   const size_t staging_bytes =
-      StagingBytesWithin(options.staging_bytes, ContainerMemoryLimit());
+      StagingBytesWithin(options.staging_bytes, MemoryLimit());
   absl::StatusOr<std::unique_ptr<SlabStagingPool>> staging =
-      SlabStagingPool::Create({.capacity = staging_bytes}, &MakePinnedMemory);
+      SlabStagingPool::Create({.capacity = staging_bytes},
+                              [device = ordinals->front()](size_t bytes) {
+                                return MakePinnedMemory(device, bytes);
+                              });
   if (!staging.ok()) return staging.status();
   auto backend = std::make_unique<CudaBackend>(*std::move(staging));
   for (size_t i = 0; i < ordinals->size(); ++i) {

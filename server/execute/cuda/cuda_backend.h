@@ -9,11 +9,15 @@
 
 namespace gemmd {
 
-// Every device of options.devices (empty: all) that answers: a small copy there
-// and back has been done on each.
+// Whether this machine is meant to have CUDA: there is a driver, and it does
+// not say that there is no device. Not whether any of it works.
+bool CudaIsInstalled();
+
+// Every device of options.devices (empty: all that answer): a small copy there
+// and back has been done on each. Touches no other device.
 //
 // INVALID_ARGUMENT for a device that does not exist; FAILED_PRECONDITION,
-// saying what is missing, where there is none or one of them does not answer.
+// saying what is missing, where none answers, or one that was named.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const BackendOptions& options, const KernelRegistry& registry);
 

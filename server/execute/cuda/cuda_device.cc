@@ -40,7 +40,7 @@ inline void CpuRelax() {
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
     DeviceInfo info, int ordinal, size_t memory_bytes,
     const KernelRegistry& registry, StagingPool& staging) {
-  const CurrentDevice current(ordinal);
+  if (absl::Status status = UseDevice(ordinal); !status.ok()) return status;
   auto device = absl::WrapUnique(
       new CudaDevice(std::move(info), ordinal, registry, staging));
   for (int i = 0; i < device->info_.streams; ++i) {
@@ -76,7 +76,7 @@ CudaDevice::~CudaDevice() {
     }
     thread_.join();
   }
-  const CurrentDevice current(ordinal_);
+  UseDevice(ordinal_).IgnoreError();  // nobody could be told
   leases_.clear();
   memory_.reset();
 }

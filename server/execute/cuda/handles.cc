@@ -11,6 +11,10 @@
 
 namespace gemmd {
 
+absl::Status UseDevice(int ordinal) {
+  return CudaStatus(cudaSetDevice(ordinal), "cudaSetDevice");
+}
+
 absl::StatusOr<CudaStream> MakeStream() {
   cudaStream_t stream = nullptr;
   absl::Status status =
@@ -37,7 +41,8 @@ absl::StatusOr<DeviceMemory> MakeDeviceMemory(size_t bytes) {
   return DeviceMemory(static_cast<std::byte*>(memory));
 }
 
-absl::StatusOr<SlabMemory> MakePinnedMemory(size_t bytes) {
+absl::StatusOr<SlabMemory> MakePinnedMemory(int device, size_t bytes) {
+  if (absl::Status status = UseDevice(device); !status.ok()) return status;
   void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {

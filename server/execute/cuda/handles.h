@@ -27,30 +27,20 @@ struct DeviceDeleter {
 };
 using DeviceMemory = std::unique_ptr<std::byte, DeviceDeleter>;
 
+// Makes a device the calling thread's from here on. The one before is not put
+// back: where it was none, that would make a context on device 0.
+absl::Status UseDevice(int ordinal);
+
 // Each of the present device; INTERNAL naming the call that failed. The stream
 // does not synchronise with the default stream; the event takes the time.
 absl::StatusOr<CudaStream> MakeStream();
 absl::StatusOr<CudaEvent> MakeEvent();
 absl::StatusOr<DeviceMemory> MakeDeviceMemory(size_t bytes);
 
-// Pinned, zeroed host memory, the same for every device. Mapped, touched and
-// then registered, rather than had from cudaHostAlloc: that takes 610 ms a GiB
-// inside the driver, registering touched memory 43 ms.
-absl::StatusOr<SlabMemory> MakePinnedMemory(size_t bytes);
-
-// Makes a device the calling thread's for a scope.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int ordinal) {
-    cudaGetDevice(&previous_);
-    cudaSetDevice(ordinal);
-  }
-  ~CurrentDevice() { cudaSetDevice(previous_); }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-
- private:
-  int previous_ = 0;
-};
+// Pinned, zeroed host memory, the same for every device. `device` becomes the
+// calling thread's, and is the one whose context registers it. Mapped, touched
+// and then registered, rather than had from cudaHostAlloc: that takes 610 ms a
+// GiB inside the driver, registering touched memory 43 ms.
+absl::StatusOr<SlabMemory> MakePinnedMemory(int device, size_t bytes);
 
 }  // namespace gemmd

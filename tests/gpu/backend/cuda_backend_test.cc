@@ -9,6 +9,7 @@
 #include "server/execute/slab_staging_pool.h"
 #include "server/schedule/batch_scheduler.h"
 #include "tests/gpu/backend/cuda_fixture.h"
+#include "tests/unit/server/execute/memory_reuse.h"
 
 namespace gemmd {
 namespace {
@@ -304,6 +305,21 @@ TEST_F(CudaBackendTest, ABatchTooLargeTogetherShedsItsYoungestTasks) {
             absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(RetryDelay(endings[2].result.status).has_value());
   for (Ending& ending : endings) ending.result.output.Reset();
+}
+
+// I7.
+TEST_F(CudaBackendTest, SendsNothingThatAnotherClientLeftInMemory) {
+  const auto run = [this](Batch batch) { return Run(std::move(batch)); };
+  for (const SgemmKernel* const kernel : Kernels()) {
+    if (kernel->info().precision != Precision::kFp32) continue;
+    ExpectNothingOfOthersIsSent(staging(), Kernel("naive"), *kernel, random_,
+                                run);
+  }
+  ScriptedDeviceKernel broken(/*fused=*/true);
+  broken.on_launch = [](std::span<const SgemmArgs>, const LaunchContext&) {
+    return absl::InternalError("broken");
+  };
+  ExpectNothingOfOthersIsSent(staging(), Kernel("naive"), broken, random_, run);
 }
 
 double CpuSeconds() {

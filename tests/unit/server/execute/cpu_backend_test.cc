@@ -9,6 +9,7 @@
 #include "proto/error_details.h"
 #include "server/schedule/batch_scheduler.h"
 #include "tests/unit/server/execute/backend_problem.h"
+#include "tests/unit/server/execute/memory_reuse.h"
 #include "tests/unit/server/schedule/fakes.h"
 
 namespace gemmd {
@@ -197,6 +198,24 @@ TEST_F(CpuBackendTest, TellsTheClientNoInternalsOfAFailedLaunch) {
   EXPECT_EQ(ending.result.status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(ending.result.status.message()),
               ::testing::Not(::testing::HasSubstr("secret_call")));
+}
+
+// I7.
+TEST_F(CpuBackendTest, SendsNothingThatAnotherClientLeftInMemory) {
+  const absl::StatusOr<const SgemmKernel*> first = registry_.Find("reference");
+  ASSERT_TRUE(first.ok());
+  const auto run = [this](Batch batch) { return Run(std::move(batch)); };
+  for (const KernelEntry& entry : registry_.entries()) {
+    if (entry.kernel == nullptr || entry.info.space != MemorySpace::kHost) {
+      continue;
+    }
+    ExpectNothingOfOthersIsSent(backend_->staging(), **first, *entry.kernel,
+                                random_, run);
+  }
+  ScriptedKernel broken;
+  broken.status = absl::InternalError("broken");
+  ExpectNothingOfOthersIsSent(backend_->staging(), **first, broken, random_,
+                              run);
 }
 
 TEST_F(CpuBackendTest, ExecuteReturnsBeforeTheWorkIsDone) {

@@ -1,6 +1,7 @@
 #include "server/execute/memory_limit.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,30 +19,59 @@ class ContainerMemoryLimitTest : public ::testing::Test {
     std::ofstream(path) << text << "\n";
   }
 
+  std::optional<size_t> Limit() {
+    return ContainerMemoryLimit(root_, root_ / "membership");
+  }
+
   const std::filesystem::path root_ =
       std::filesystem::path(testing::TempDir()) / "gemmd_memory_limit_test";
 };
 
 TEST_F(ContainerMemoryLimitTest, IsNoneWhereThereAreNoFiles) {
-  EXPECT_FALSE(ContainerMemoryLimit(root_).has_value());
+  EXPECT_FALSE(Limit().has_value());
 }
 
 TEST_F(ContainerMemoryLimitTest, ReadsVersionTwo) {
   Write("memory.max", "1073741824");
-  EXPECT_EQ(ContainerMemoryLimit(root_), size_t{1} << 30);
+  EXPECT_EQ(Limit(), size_t{1} << 30);
   Write("memory.max", "max");
-  EXPECT_FALSE(ContainerMemoryLimit(root_).has_value());
+  EXPECT_FALSE(Limit().has_value());
 }
 
 TEST_F(ContainerMemoryLimitTest, ReadsVersionOne) {
   Write("memory/memory.limit_in_bytes", "536870912");
-  EXPECT_EQ(ContainerMemoryLimit(root_), size_t{512} << 20);
+  EXPECT_EQ(Limit(), size_t{512} << 20);
   Write("memory/memory.limit_in_bytes", "9223372036854771712");
-  EXPECT_FALSE(ContainerMemoryLimit(root_).has_value());
+  EXPECT_FALSE(Limit().has_value());
 }
 
-TEST(StagingBytesWithinTest, LeavesHalfOfTheContainerToTheRest) {
-  EXPECT_EQ(StagingBytesWithin(100, std::nullopt), 100u);
+TEST_F(ContainerMemoryLimitTest, IsTheLeastOfItsGroupAndThoseAround) {
+  Write("membership", "0::/system.slice/gemmd.service");
+  Write("system.slice/gemmd.service/memory.max", "3000");
+  EXPECT_EQ(Limit(), 3000u);
+  Write("system.slice/memory.max", "2000");
+  EXPECT_EQ(Limit(), 2000u);
+  Write("memory.max", "max");
+  EXPECT_EQ(Limit(), 2000u);
+  Write("other/memory.max", "1");
+  EXPECT_EQ(Limit(), 2000u) << "of a group it is not in";
+}
+
+TEST_F(ContainerMemoryLimitTest, FindsItsGroupOfVersionOne) {
+  Write("membership", "5:cpu:/elsewhere\n4:memory:/docker/abc");
+  Write("memory/docker/abc/memory.limit_in_bytes", "4096");
+  Write("memory/elsewhere/memory.limit_in_bytes", "1");
+  EXPECT_EQ(Limit(), 4096u);
+}
+
+TEST(MemoryLimitTest, IsNeverMoreThanTheMachineHas) {
+  const size_t machine =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  EXPECT_GT(MemoryLimit(), 0u);
+  EXPECT_LE(MemoryLimit(), machine);
+}
+
+TEST(StagingBytesWithinTest, LeavesHalfOfTheMemoryToTheRest) {
   EXPECT_EQ(StagingBytesWithin(100, 1000), 100u);
   EXPECT_EQ(StagingBytesWithin(100, 120), 60u);
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <latch>
 #include <thread>
 #include <vector>
@@ -22,6 +23,7 @@ class SlabSource {
   SlabStagingPool::AllocateSlab For() {
     return [this](size_t bytes) -> absl::StatusOr<SlabMemory> {
       if (refuse) return absl::ResourceExhaustedError("no memory");
+      if (on_allocate) on_allocate();
       allocated_on = std::this_thread::get_id();
       ++live;
       return SlabMemory(static_cast<std::byte*>(std::aligned_alloc(256, bytes)),
@@ -31,6 +33,7 @@ class SlabSource {
                         });
     };
   }
+  std::function<void()> on_allocate;  // not to be set while others allocate
   std::atomic<int> live{0};
   std::atomic<bool> refuse{false};
   std::atomic<std::thread::id> allocated_on{};
@@ -97,6 +100,30 @@ TEST(SlabStagingPoolTest, ABufferLargerThanASlabGetsItsOwn) {
   StagingBuffer large = AllocateWithRetries(*pool, 40 * kKiB);
   std::memset(large.data(), 1, large.size());
   EXPECT_EQ(large.size(), 40 * kKiB);
+}
+
+TEST(SlabStagingPoolTest, ALargerWishDuringGrowthIsNotForgotten) {
+  SlabSource source;
+  std::latch first_growth(1);
+  std::latch wish(1);
+  std::atomic<int> calls{0};
+  source.on_allocate = [&] {
+    if (++calls != 2) return;  // the first slab is made by Create
+    first_growth.count_down();
+    wish.wait();
+  };
+  const auto pool = MakePool(source, 64 * kKiB, 16 * kKiB);
+  const absl::StatusOr<StagingBuffer> most = pool->Allocate(9 * kKiB);
+  ASSERT_TRUE(most.ok());
+  first_growth.wait();
+  EXPECT_FALSE(pool->Allocate(32 * kKiB).ok());  // asks, once
+  wish.count_down();
+  const auto give_up =
+      std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (source.live < 3 && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(pool->Allocate(32 * kKiB).ok());
 }
 
 TEST(SlabStagingPoolTest, StaysWithinItsCapacityAndComesBack) {
