@@ -96,6 +96,28 @@ TEST_F(SgemmCallTest, ProductsWithNothingInThemAreAnswered) {
   ExpectNothingHeld();
 }
 
+TEST_F(SgemmCallTest, ProductsWithNothingInThemMayBeHugeOtherwise) {
+  StartServer();
+  constexpr uint64_t kHuge = uint64_t{1} << 62;
+  for (const char* const kernel : {"", "openblas", "reference"}) {
+    for (const auto& [rows, cols] :
+         {std::pair(uint64_t{0}, kHuge), {kHuge, uint64_t{0}}}) {
+      v1::SgemmRequest request;
+      request.set_kernel(kernel);
+      request.mutable_a()->set_rows(rows);
+      request.mutable_b()->set_cols(cols);
+      request.mutable_a()->set_data("");
+      request.mutable_b()->set_data("");
+      const auto response = Call(request);
+      ASSERT_TRUE(response.ok()) << response.status();
+      EXPECT_EQ(response->rows(), rows);
+      EXPECT_EQ(response->cols(), cols);
+      EXPECT_EQ(response->c(), "");
+    }
+  }
+  ExpectNothingHeld();
+}
+
 TEST_F(SgemmCallTest, PaddedRowsAreRead) {
   StartServer();
   const v1::SgemmRequest packed = Product(5, 3, 4);
@@ -143,12 +165,22 @@ TEST_F(SgemmCallTest, AnUnknownKernelIsNotFoundWithTheNamesThereAre) {
   EXPECT_EQ(detail.resource_name(), "no_such_kernel");
 }
 
-TEST_F(SgemmCallTest, AKernelThatCannotRunHereIsAFailedPrecondition) {
+TEST_F(SgemmCallTest, AKernelThatCannotRunHereComesWithTheNamesOfThoseThatCan) {
   StartServer();
   v1::SgemmRequest request = Product(2, 2, 2);
-  request.set_kernel("naive");
-  EXPECT_EQ(Call(request).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  for (const char* const name : {"naive", "no_such_kernel"}) {
+    request.set_kernel(name);
+    const absl::Status status = Call(request).status();
+    EXPECT_EQ(status.code(), name == std::string("naive")
+                                 ? absl::StatusCode::kFailedPrecondition
+                                 : absl::StatusCode::kNotFound);
+    const auto payload =
+        status.GetPayload("type.googleapis.com/google.rpc.ErrorInfo");
+    ASSERT_TRUE(payload.has_value()) << status;
+    google::rpc::ErrorInfo detail;
+    ASSERT_TRUE(detail.ParseFromString(std::string(*payload)));
+    EXPECT_EQ(detail.metadata().at("kernels"), "reference, openblas");
+  }
 }
 
 TEST_F(SgemmCallTest, TheServersKernelIsForRequestsThatNameNone) {
