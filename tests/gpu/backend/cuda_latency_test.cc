@@ -146,7 +146,7 @@ TEST_F(CudaLatencyTest, PrintsWhatTheTwoWaysToCopyCost) {
 TEST_F(CudaLatencyTest, PrintsWhatPinnedMemoryCosts) {
   const size_t bytes = size_t{256} << 20;
   MonotonicTime start = MonotonicClock::now();
-  { ASSERT_TRUE(MakePinnedMemory(bytes).ok()); }
+  { ASSERT_TRUE(MakePinnedMemory(0, bytes).ok()); }
   const double registered = Seconds(MonotonicClock::now() - start);
   start = MonotonicClock::now();
   void* memory = nullptr;
