@@ -46,6 +46,12 @@ class GatedDevice final : public Device {
     }
   }
 
+  // The first task at the gate, which must be closed and have one.
+  std::shared_ptr<const Task> first() const {
+    MutexLock lock(&mu_);
+    return waiting_.at(0).first.tasks.at(0);
+  }
+
   // Batches that wait at the gate.
   int waiting() const {
     MutexLock lock(&mu_);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -85,6 +86,20 @@ TEST_F(ServiceTest, APortInUseIsUnavailableAndNamed) {
               HasSubstr(absl::StrCat("cannot listen on ", options.listen,
                                      ": Address already in use")));
   EXPECT_TRUE(Multiply().ok());  // the first goes on
+}
+
+TEST_F(ServiceTest, ThePortIsSharedWithNobody) {
+  StartServer();
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const int one = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(server_->port());
+  EXPECT_NE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+            0);
+  close(fd);
 }
 
 TEST_F(ServiceTest, AnAddressOfAnotherMachineIsUnavailable) {

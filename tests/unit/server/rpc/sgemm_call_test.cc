@@ -243,6 +243,28 @@ TEST_F(SgemmCallTest, AClientIdentityMustBe32HexDigits) {
   EXPECT_TRUE(Call(request, good).ok());
 }
 
+TEST_F(SgemmCallTest, TheTaskKnowsWhoAsksHowUrgentlyAndUntilWhen) {
+  StartServer();
+  backend_->gate().Close();
+  v1::SgemmRequest request = Product(8, 8, 8);
+  request.set_priority(v1::PRIORITY_BULK);
+  grpc::ClientContext context;
+  context.AddMetadata("gemmd-client", "0123456789abcdef0123456789ABCDEF");
+  context.set_deadline(system_clock::now() + std::chrono::seconds(600));
+  auto call =
+      std::async(std::launch::async, [&] { return Call(request, context); });
+  WaitFor([&] { return backend_->gate().waiting() == 1; });
+  {
+    const auto task = backend_->gate().first();
+    const TaskSpec& spec = task->spec();
+    EXPECT_EQ(spec.client, "0123456789abcdef0123456789abcdef");
+    EXPECT_EQ(spec.priority, Priority::kBulk);
+    EXPECT_NEAR(Seconds(spec.deadline - spec.arrival), 600.0, 5.0);
+  }
+  backend_->gate().Open();
+  EXPECT_TRUE(call.get().ok());
+}
+
 TEST_F(SgemmCallTest, ACancelledProductNeverReachesTheDevice) {
   StartServer();
   backend_->gate().Close();
