@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -32,6 +33,8 @@ constexpr size_t kMaxConnections = 256;
 constexpr auto kTimeout = std::chrono::seconds(5);
 // How often deadlines are looked at while somebody is connected.
 constexpr int kTickMs = 250;
+// How long an answer under way may still take once the server stops.
+constexpr auto kStopTimeout = std::chrono::seconds(1);
 // Of a request's line and headers; nothing of them but the first line is used.
 constexpr size_t kMaxRequestBytes = 16384;
 
@@ -144,7 +147,8 @@ class PollHttpServer : public HttpServer {
   void Run() {
     bool stopping = false;
     while (!stopping || !connections_.empty()) {
-      const bool accepts = !stopping && can_accept_;
+      const bool accepts =
+          !stopping && can_accept_ && connections_.size() < kMaxConnections;
       std::vector<pollfd> polled = {{stopping ? -1 : stop_fd_, POLLIN, 0},
                                     {accepts ? listen_fd_ : -1, POLLIN, 0}};
       for (const Connection& c : connections_) {
@@ -158,7 +162,10 @@ class PollHttpServer : public HttpServer {
       for (size_t i = 0; i < connections_.size(); ++i) {
         if (polled[i + 2].revents != 0) Advance(&connections_[i]);
       }
-      if (polled[0].revents != 0) stopping = true;
+      if (polled[0].revents != 0) {
+        stopping = true;
+        HurryAll();
+      }
       can_accept_ = true;
       if (polled[1].revents != 0) Accept();
       DropFinished(stopping);
@@ -172,7 +179,14 @@ class PollHttpServer : public HttpServer {
       connections_.push_back({.fd = fd, .deadline = Clock::now() + kTimeout});
     }
     // Without a descriptor to be had, poll would return at once for ever.
-    can_accept_ = fd >= 0 && connections_.size() < kMaxConnections;
+    can_accept_ = fd >= 0;
+  }
+
+  void HurryAll() {
+    const Clock::time_point latest = Clock::now() + kStopTimeout;
+    for (Connection& c : connections_) {
+      c.deadline = std::min(c.deadline, latest);
+    }
   }
 
   // Reads what has come or sends what fits.

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,6 +74,34 @@ TEST(HttpServerTest, AUsedPortIsAnErrorThatNamesIt) {
   EXPECT_THAT(second.status().message(), HasSubstr(address));
   EXPECT_THAT(second.status().message(), HasSubstr("address already in use"));
   EXPECT_EQ(HttpGet(first->port(), "/metrics").status, 200);
+}
+
+int OpenDescriptors() {
+  using std::filesystem::directory_iterator;
+  return static_cast<int>(
+      std::distance(directory_iterator("/proc/self/fd"), directory_iterator()));
+}
+
+TEST(HttpServerTest, SilentConnectionsPastTheLimitAreNotAccepted) {
+  constexpr int kSilent = 300;
+  const auto server = StartServer();
+  const int before = OpenDescriptors();
+  std::vector<int> silent;
+  for (int i = 0; i < kSilent; ++i) {
+    silent.push_back(ConnectLoopback(server->port()));
+    ASSERT_GE(silent.back(), 0);
+  }
+  // The server's ends are in this process too.
+  const auto accepted = [&] { return OpenDescriptors() - before - kSilent; };
+  for (int i = 0; i < 200 && accepted() < 256; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(accepted(), 256);
+  // Some turns of its loop, before the first are dropped for being silent.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_EQ(accepted(), 256);
+  for (const int fd : silent) close(fd);
+  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
 }
 
 TEST(HttpServerTest, AnAddressOfAnotherMachineIsAnError) {
