@@ -36,10 +36,11 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(size_t bytes) {
   const MonotonicTime now = MonotonicClock::now();
   MutexLock lock(&mu_);
   if (requests_ >= options_.max_requests) {
-    return QuotaError("admission-max-requests",
+    return QuotaError("queue-max-requests",
                       absl::StrCat(requests_,
                                    " requests are being served, the most this "
-                                   "server holds at once"),
+                                   "server holds at once: twice "
+                                   "--queue-max-requests"),
                       absl::FromChrono(drain_rate_.RetryDelay(bytes_)));
   }
   if (bytes > options_.max_bytes - bytes_) {

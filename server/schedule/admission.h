@@ -12,8 +12,10 @@
 namespace gemmd {
 
 struct AdmissionOptions {
-  int max_requests = 8192;             // held at once, answers being sent too
-  size_t max_bytes = size_t{4} << 30;  // staged at once. --queue-max-bytes
+  // Held at once, answers being sent too. Twice --queue-max-requests.
+  int max_requests = 8192;
+  // Staged at once. --queue-max-bytes
+  size_t max_bytes = size_t{4} << 30;
 };
 
 // Thread-safe. Outlives its tickets.

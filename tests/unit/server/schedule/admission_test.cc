@@ -43,6 +43,8 @@ TEST(AdmissionTest, ShedsWithRetryInfoWhenTheBudgetIsTaken) {
   absl::StatusOr<Admission::Ticket> requests = admission.Admit(0);
   EXPECT_EQ(requests.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(RetryDelay(requests.status()).has_value());
+  EXPECT_NE(requests.status().message().find("--queue-max-requests"),
+            absl::string_view::npos);
   EXPECT_EQ(admission.requests(), 2) << "a refusal took a share";
 }
 
