@@ -1,14 +1,18 @@
 #include "server/observe/logging.h"
 
-#include <spdlog/logger.h>
+#include <spdlog/async.h>
+#include <spdlog/async_logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -42,22 +46,60 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-void SetPattern(spdlog::logger& logger, const char* pattern) {
-  logger.set_formatter(std::make_unique<spdlog::pattern_formatter>(
-      pattern, spdlog::pattern_time_type::utc));
-}
+// Lines that wait for stderr; past them the oldest are lost.
+constexpr size_t kWaitingLines = 8192;
+
+// Counts what it has written, which spdlog does not.
+class CountedStderr final : public spdlog::sinks::stderr_sink_mt {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    spdlog::sinks::stderr_sink_mt::log(message);
+    written_.fetch_add(1, std::memory_order_release);
+  }
+  size_t written() const { return written_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<size_t> written_{0};
+};
+
+// A logger with one thread of its own that writes, so that nobody else waits
+// for stderr.
+struct Writer {
+  Writer() {
+    SetPattern(kTextPattern);
+    logger->set_level(spdlog::level::info);
+  }
+
+  void SetPattern(const char* pattern) {
+    logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(
+        pattern, spdlog::pattern_time_type::utc));
+  }
+
+  bool Idle() const {
+    return sink->written() + pool->overrun_counter() >= posted.load();
+  }
+
+  const std::shared_ptr<CountedStderr> sink = std::make_shared<CountedStderr>();
+  const std::shared_ptr<spdlog::details::thread_pool> pool =
+      std::make_shared<spdlog::details::thread_pool>(kWaitingLines, 1);
+  const std::shared_ptr<spdlog::async_logger> logger =
+      std::make_shared<spdlog::async_logger>(
+          "gemmd", sink, pool, spdlog::async_overflow_policy::overrun_oldest);
+  std::atomic<size_t> posted{0};
+  std::atomic<size_t> lost_told{0};
+};
 
 // Never destroyed: other threads may log while the process exits.
-spdlog::logger& Logger() {
-  static spdlog::logger* logger = [] {
-    auto* made = new spdlog::logger(
-        "gemmd", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    SetPattern(*made, kTextPattern);
-    made->set_level(spdlog::level::info);
-    made->flush_on(spdlog::level::trace);
-    return made;
+Writer& TheWriter() {
+  static auto* writer = [] {
+    std::atexit([] { FlushLog(); });
+    return new Writer;
   }();
-  return *logger;
+  return *writer;
+}
+
+bool IsOn(LogLevel level) {
+  return TheWriter().logger->should_log(ToSpdlog(level));
 }
 
 // The inside of a JSON string. Bytes of 0x80 and above pass: UTF-8 is JSON.
@@ -136,13 +178,36 @@ class LineLimit {
   int left_out_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
+void Post(LogLevel level, absl::string_view message,
+          std::span<const LogField> fields) {
+  Writer& writer = TheWriter();
+  const std::string line = Compose(message, fields);
+  writer.posted.fetch_add(1);
+  writer.logger->log(spdlog::source_loc{}, ToSpdlog(level),
+                     spdlog::string_view_t(line.data(), line.size()));
+}
+
 void Write(LogLevel level, absl::string_view message,
            std::span<const LogField> fields) {
-  spdlog::logger& logger = Logger();
-  if (!logger.should_log(ToSpdlog(level))) return;
-  const std::string line = Compose(message, fields);
-  logger.log(spdlog::source_loc{}, ToSpdlog(level),
-             spdlog::string_view_t(line.data(), line.size()));
+  if (!IsOn(level)) return;
+  Writer& writer = TheWriter();
+  const size_t lost = writer.pool->overrun_counter();
+  if (const size_t told = writer.lost_told.exchange(lost); lost > told) {
+    const LogField count{"lines", absl::StrCat(lost - told)};
+    Post(LogLevel::kWarn, "log lines lost: stderr was not read", {&count, 1});
+  }
+  Post(level, message, fields);
+}
+
+// Lines of one kind, at most kFailedRequestLines a second.
+void WriteLimited(LineLimit* limit, LogLevel level, absl::string_view message,
+                  const std::function<std::vector<LogField>()>& fields) {
+  int left_out = 0;
+  if (!IsOn(level) || !limit->Allow(MonotonicClock::now(), &left_out)) return;
+  std::vector<LogField> all = fields();
+  std::erase_if(all, [](const LogField& field) { return field.value.empty(); });
+  if (left_out > 0) all.push_back({"left_out_before", absl::StrCat(left_out)});
+  Write(level, message, all);
 }
 
 }  // namespace
@@ -168,12 +233,23 @@ absl::Status InitLogging(absl::string_view level, absl::string_view format) {
   const bool json = format == "json";
   g_format.store(json ? LogFormat::kJson : LogFormat::kText,
                  std::memory_order_relaxed);
-  SetPattern(Logger(), json ? kJsonPattern : kTextPattern);
+  TheWriter().SetPattern(json ? kJsonPattern : kTextPattern);
   SetLogLevel(known->second);
   return absl::OkStatus();
 }
 
-void SetLogLevel(LogLevel level) { Logger().set_level(ToSpdlog(level)); }
+void SetLogLevel(LogLevel level) {
+  TheWriter().logger->set_level(ToSpdlog(level));
+}
+
+bool FlushLog(std::chrono::milliseconds timeout) {
+  const MonotonicTime deadline = MonotonicClock::now() + timeout;
+  while (!TheWriter().Idle()) {
+    if (MonotonicClock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 void Log(LogLevel level, absl::string_view message,
          std::initializer_list<LogField> fields) {
@@ -186,25 +262,29 @@ void LogFailedRequest(const FailedRequest& request,
                     status.code() == absl::StatusCode::kUnknown ||
                     status.code() == absl::StatusCode::kDataLoss;
   const LogLevel level = ours ? LogLevel::kError : LogLevel::kInfo;
-  if (!Logger().should_log(ToSpdlog(level))) return;
   // Apart, so that refusals cannot crowd out a fault.
   static auto* limits = new std::array<LineLimit, 2>;
-  int left_out = 0;
-  if (!(*limits)[ours].Allow(MonotonicClock::now(), &left_out)) return;
-  std::vector<LogField> fields = {
-      {"method", std::string(request.method)},
-      {"code", absl::StatusCodeToString(status.code())},
-      {"error", std::string(status.message())},
-      {"seconds", absl::StrFormat("%.6f", request.seconds)}};
-  const auto add = [&fields](absl::string_view name, absl::string_view value) {
-    if (!value.empty()) fields.push_back({name, std::string(value)});
-  };
-  add("client", request.client);
-  add("request_id", request.request_id);
-  add("shape", request.shape);
-  add("kernel", request.kernel);
-  if (left_out > 0) add("left_out_before", absl::StrCat(left_out));
-  Write(level, "request failed", fields);
+  WriteLimited(&(*limits)[ours], level, "request failed", [&] {
+    return std::vector<LogField>{
+        {"method", std::string(request.method)},
+        {"code", absl::StatusCodeToString(status.code())},
+        {"error", std::string(status.message())},
+        {"seconds", absl::StrFormat("%.6f", request.seconds)},
+        {"client", request.client},
+        {"request_id", request.request_id},
+        {"shape", request.shape},
+        {"kernel", request.kernel}};
+  });
+}
+
+void LogFailedLaunch(absl::string_view kernel, int device,
+                     const absl::Status& status) {
+  static auto* limit = new LineLimit;
+  WriteLimited(limit, LogLevel::kError, "launch failed", [&] {
+    return std::vector<LogField>{{"kernel", std::string(kernel)},
+                                 {"device", absl::StrCat(device)},
+                                 {"error", std::string(status.message())}};
+  });
 }
 
 }  // namespace gemmd

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -33,18 +34,25 @@ struct LogField {
 // Writes a line if `level` is on. Values are escaped, so that what a client
 // sends can neither end the line nor forge a field.
 //
-// Thread-safe; lines do not mix. Blocks as long as stderr does.
+// Thread-safe; lines do not mix. Does not wait for stderr: a thread of its own
+// writes, and where stderr is not read the oldest lines are lost, which a later
+// line says.
 void Log(LogLevel level, absl::string_view message,
          std::initializer_list<LogField> fields = {});
 
+// Waits until all lines so far are written, `timeout` at most; false if they
+// are not. exit() and the return of main() call it, an abort does not.
+bool FlushLog(std::chrono::milliseconds timeout = std::chrono::seconds(1));
+
 // What is worth knowing of a request that failed.
 struct FailedRequest {
-  absl::string_view method;      // "gemmd.v1.GemmService/Sgemm"
-  absl::string_view client;      // as in TaskSpec
-  absl::string_view request_id;  // may be empty
-  std::string shape;             // "m=4 n=5 k=6"; may be empty
-  absl::string_view kernel;      // may be empty
-  double seconds = 0;            // from arrival to the status
+  absl::string_view method;  // "gemmd.v1.GemmService/Sgemm"
+  // Empty where they are not known.
+  std::string client;      // as in TaskSpec
+  std::string request_id;  // the client's
+  std::string shape;       // "4x5x6": m, n, k
+  std::string kernel;
+  double seconds = 0;  // from arrival to the status
 };
 
 // One structured line with the fields that are not empty, the code's name and
@@ -54,5 +62,10 @@ struct FailedRequest {
 // the first line of the next second says how many were left out.
 inline constexpr int kFailedRequestLines = 20;
 void LogFailedRequest(const FailedRequest& request, const absl::Status& status);
+
+// Why a kernel's launch failed, which clients are not told: an error, limited
+// in the same way.
+void LogFailedLaunch(absl::string_view kernel, int device,
+                     const absl::Status& status);
 
 }  // namespace gemmd

@@ -2,6 +2,8 @@
 
 #include <grpc/support/log.h>
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "server/observe/logging.h"
 
@@ -13,6 +15,8 @@ void OnGrpcLog(gpr_log_func_args* line) {
   Log(error ? LogLevel::kWarn : LogLevel::kDebug, "grpc",
       {{"detail", line->message},
        {"at", absl::StrCat(line->file, ":", line->line)}});
+  // gRPC's next step may be to abort the process.
+  if (error) FlushLog(std::chrono::milliseconds(100));
 }
 
 }  // namespace

@@ -1,10 +1,14 @@
 #include "server/observe/logging.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,6 +17,7 @@ namespace gemmd {
 namespace {
 
 using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::GetCapturedStderr;
@@ -22,6 +27,7 @@ std::string Logged(absl::string_view format, absl::string_view level,
   CaptureStderr();
   EXPECT_TRUE(InitLogging(level, format).ok());
   log();
+  EXPECT_TRUE(FlushLog(std::chrono::seconds(20)));
   return GetCapturedStderr();
 }
 
@@ -100,6 +106,69 @@ TEST(LoggingTest, AFloodOfFailuresIsAFewLinesThatSayHowManyThereWere) {
   EXPECT_GE(count, 2);
   EXPECT_LE(count, 3 * kFailedRequestLines);
   EXPECT_THAT(lines, ContainsRegex("left_out_before=[0-9]+\n$"));
+}
+
+TEST(LoggingTest, AFailedLaunchNamesKernelDeviceAndCause) {
+  const std::string line = Logged("text", "error", [] {
+    LogFailedLaunch("cublas", 3,
+                    absl::InternalError("cublasSgemm returned 13"));
+  });
+  EXPECT_THAT(line, HasSubstr("error launch failed kernel=cublas device=3 "
+                              "error=\"cublasSgemm returned 13\"\n"));
+}
+
+// A pipe in stderr's place.
+class StderrPipe {
+ public:
+  StderrPipe() : saved_(dup(STDERR_FILENO)) {
+    EXPECT_EQ(pipe(ends_), 0);
+    dup2(ends_[1], STDERR_FILENO);
+    close(ends_[1]);
+  }
+  ~StderrPipe() {
+    Restore();
+    close(ends_[0]);
+  }
+
+  void Restore() {
+    if (saved_ >= 0) dup2(saved_, STDERR_FILENO);
+    close(std::exchange(saved_, -1));
+  }
+
+  // All that comes until Restore.
+  std::string ReadAll() {
+    std::string all;
+    char bytes[4096];
+    ssize_t count;
+    while ((count = read(ends_[0], bytes, sizeof(bytes))) > 0) {
+      all.append(bytes, count);
+    }
+    return all;
+  }
+
+ private:
+  int saved_;
+  int ends_[2];
+};
+
+TEST(LoggingTest, AStderrThatNobodyReadsStopsNobody) {
+  ASSERT_TRUE(InitLogging("info", "text").ok());
+  StderrPipe pipe;
+  // 2 MB, of which a pipe holds 64 KB.
+  auto logs = std::async(std::launch::async, [] {
+    for (int i = 0; i < 20'000; ++i) {
+      Log(LogLevel::kInfo, std::string(100, 'x'));
+    }
+  });
+  EXPECT_EQ(logs.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_FALSE(FlushLog(std::chrono::milliseconds(50)));
+  auto reader = std::async(std::launch::async, [&] { return pipe.ReadAll(); });
+  Log(LogLevel::kInfo, "the last");
+  EXPECT_TRUE(FlushLog(std::chrono::seconds(20)));
+  pipe.Restore();
+  const std::string lines = reader.get();
+  EXPECT_THAT(lines, ContainsRegex("log lines lost.* lines=[0-9]+\n"));
+  EXPECT_THAT(lines, EndsWith("the last\n"));
 }
 
 TEST(LoggingTest, UnknownLevelsAndFormatsNameTheKnownOnes) {
