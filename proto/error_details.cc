@@ -22,6 +22,13 @@ void Attach(const Message& detail, absl::Status& status) {
   status.SetPayload(TypeUrl<Message>(), absl::Cord(detail.SerializeAsString()));
 }
 
+// False where there is no such detail.
+template <typename Message>
+bool Detach(const absl::Status& status, Message* detail) {
+  const auto payload = status.GetPayload(TypeUrl<Message>());
+  return payload.has_value() && detail->ParseFromString(std::string(*payload));
+}
+
 std::string Text(absl::string_view text) { return std::string(text); }
 
 void AttachRetryInfo(absl::Duration delay, absl::Status& status) {
@@ -96,12 +103,15 @@ absl::Status WithErrorInfo(absl::Status status, absl::string_view reason,
   return status;
 }
 
+std::string QuotaSubject(const absl::Status& status) {
+  google::rpc::QuotaFailure detail;
+  if (!Detach(status, &detail) || detail.violations().empty()) return "";
+  return detail.violations(0).subject();
+}
+
 std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
-  const auto payload = status.GetPayload(TypeUrl<google::rpc::RetryInfo>());
   google::rpc::RetryInfo info;
-  if (!payload.has_value() || !info.ParseFromString(std::string(*payload))) {
-    return std::nullopt;
-  }
+  if (!Detach(status, &info)) return std::nullopt;
   const absl::Duration delay = absl::Seconds(info.retry_delay().seconds()) +
                                absl::Nanoseconds(info.retry_delay().nanos());
   return std::max(delay, absl::ZeroDuration());

@@ -42,6 +42,9 @@ absl::Status FaultError(absl::string_view reason, absl::string_view message,
 absl::Status WithErrorInfo(absl::Status status, absl::string_view reason,
                            const std::map<std::string, std::string>& metadata);
 
+// The first subject of a status's QuotaFailure; empty where there is none.
+std::string QuotaSubject(const absl::Status& status);
+
 // The delay in a status's RetryInfo; nullopt where there is none, and so no
 // retry is wanted.
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);

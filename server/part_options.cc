@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "server/execute/memory_limit.h"
 #include "server/observe/build_info.h"
 
 namespace gemmd {
@@ -39,6 +40,7 @@ RpcOptions RpcOptionsOf(const ServerOptions& options) {
   rpc.unix_socket = options.unix_socket;
   rpc.kernel = options.kernel;
   rpc.max_inline_bytes = options.max_inline_bytes;
+  rpc.receive_bytes = ReceiveBytesWithin(ContainerMemoryLimit());
   rpc.max_streams = options.max_streams;
   rpc.max_connection_age = options.max_connection_age;
   rpc.channelz = options.channelz;

@@ -24,4 +24,8 @@ size_t MemoryLimit();
 // everything else.
 size_t StagingBytesWithin(size_t wanted, size_t limit);
 
+// For messages that are received and not yet staged: 4 GiB, or a quarter of the
+// container's memory where that is less.
+size_t ReceiveBytesWithin(std::optional<size_t> container_limit);
+
 }  // namespace gemmd

@@ -1,10 +1,8 @@
 #include "server/rpc/call.h"
 
-#include <chrono>
-
 #include "proto/status.h"
-#include "server/observe/logging.h"
 #include "server/rpc/client_status.h"
+#include "server/rpc/deadline.h"
 
 namespace gemmd {
 
@@ -21,10 +19,7 @@ Call::~Call() {
 }
 
 MonotonicTime Call::Deadline() const {
-  using std::chrono::system_clock;
-  const system_clock::time_point deadline = context_.deadline();
-  if (deadline == system_clock::time_point::max()) return kNever;
-  return MonotonicClock::now() + (deadline - system_clock::now());
+  return MonotonicDeadline(context_.raw_deadline());
 }
 
 grpc::Status Call::End(const absl::Status& status, size_t answer_bytes) {
@@ -56,8 +51,9 @@ void Call::Finished(bool ok) {
   metrics.MessageSizes(method_, request_bytes_, answer_bytes_);
   // A watch has no other end than its client's or the server's.
   if (!status_.ok() && method_ != Method::kHealthWatch) {
-    LogFailedRequest({.method = MethodName(method_), .seconds = seconds},
-                     status_);
+    FailedRequest request{.method = MethodName(method_), .seconds = seconds};
+    DescribeFailure(&request);
+    LogFailedRequest(request, status_);
   }
   LastEvent();
 }

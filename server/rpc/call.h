@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "server/monotonic_time.h"
+#include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/call_environment.h"
 #include "server/rpc/completion_loop.h"
@@ -48,6 +49,10 @@ class Call {
   // CANCELLED or DEADLINE_EXCEEDED. On the polling thread; Finish must still be
   // posted, now or later.
   virtual void Cancelled(const absl::Status& why) {}
+
+  // Adds what the log should tell of a call that failed. After its end, on the
+  // polling thread.
+  virtual void DescribeFailure(FailedRequest* request) {}
 
   // To be called once, right before Finish is posted with finish_tag(): notes
   // how the call ends, with an answer of how many bytes, and gives gRPC's form

@@ -4,12 +4,13 @@ namespace gemmd {
 
 void HealthRegistry::SetServing(bool serving) {
   MutexLock lock(&mu_);
-  Change(&serving_, serving);
-}
-
-void HealthRegistry::SetLive(bool live) {
-  MutexLock lock(&mu_);
-  Change(&live_, live);
+  serving_ = serving;
+  for (auto& [watcher, watched] : watchers_) {
+    const Health health = GetLocked(watched.service);
+    if (health == watched.told) continue;
+    watched.told = health;
+    watcher->OnHealth(health);
+  }
 }
 
 Health HealthRegistry::Get(absl::string_view service) const {
@@ -41,26 +42,12 @@ void HealthRegistry::EndAll() {
 }
 
 Health HealthRegistry::GetLocked(absl::string_view service) const {
-  bool healthy;
+  if (service == "liveness") return Health::kServing;
   if (service.empty() || service == "gemmd.v1.GemmService" ||
       service == "readiness") {
-    healthy = serving_;
-  } else if (service == "liveness") {
-    healthy = live_;
-  } else {
-    return Health::kServiceUnknown;
+    return serving_ ? Health::kServing : Health::kNotServing;
   }
-  return healthy ? Health::kServing : Health::kNotServing;
-}
-
-void HealthRegistry::Change(bool* state, bool value) {
-  *state = value;
-  for (auto& [watcher, watched] : watchers_) {
-    const Health health = GetLocked(watched.service);
-    if (health == watched.told) continue;
-    watched.told = health;
-    watcher->OnHealth(health);
-  }
+  return Health::kServiceUnknown;
 }
 
 }  // namespace gemmd

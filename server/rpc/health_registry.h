@@ -24,13 +24,12 @@ class HealthWatcher {
 };
 
 // The services "" (the server), "gemmd.v1.GemmService" and "readiness" are one;
-// "liveness" is apart: a draining server is live, and not ready.
+// "liveness" is always serving: a draining server is live, and not ready.
 //
 // Thread-safe.
 class HealthRegistry {
  public:
   void SetServing(bool serving);
-  void SetLive(bool live);
 
   Health Get(absl::string_view service) const;
 
@@ -47,11 +46,9 @@ class HealthRegistry {
  private:
   Health GetLocked(absl::string_view service) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Change(bool* state, bool value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   bool serving_ ABSL_GUARDED_BY(mu_) = false;
-  bool live_ ABSL_GUARDED_BY(mu_) = true;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   // Each with its service and what it was told last.
   struct Watched {

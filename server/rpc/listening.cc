@@ -46,16 +46,20 @@ absl::Status CheckUnixSocketPath(const std::string& path) {
         absl::StrCat("cannot listen on unix:", path,
                      ": something else than a socket is there"));
   }
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // Does not wait for a program that is stopped.
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const absl::Cleanup close_fd = [fd] { close(fd); };
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size());
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) ==
-      0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on unix:", path, ": another program does already"));
-  }
-  return absl::OkStatus();  // left over from a process that is gone
+  const int failed =
+      connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  const int error = failed == 0 ? 0 : errno;
+  // Left over from a process that is gone.
+  if (error == ECONNREFUSED) return absl::OkStatus();
+  const bool in_use = error == 0 || error == EAGAIN;
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on unix:", path, ": ",
+                   in_use ? "another program does already" : Reason(error)));
 }
 
 absl::Status CheckTcpAddress(const std::string& address) {

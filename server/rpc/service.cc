@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <limits>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,8 +48,10 @@ constexpr MonotonicDuration kGoodbye = std::chrono::milliseconds(100);
 // How long calls of a connection past its age may still take.
 constexpr absl::Duration kConnectionAgeGrace = absl::Minutes(5);
 
+// At most what gRPC's int holds, 24 days.
 int Milliseconds(absl::Duration duration) {
-  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  return static_cast<int>(std::min(absl::ToInt64Milliseconds(duration), kMost));
 }
 
 absl::Status CheckOptions(const RpcOptions& options) {
@@ -56,6 +60,16 @@ absl::Status CheckOptions(const RpcOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--max-inline-bytes is ", options.max_inline_bytes, "; from ",
         kMinInlineBytes, " to ", kMaxInlineBytes, " is possible"));
+  }
+  if (options.max_inline_bytes > options.receive_bytes / 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max-inline-bytes is ", options.max_inline_bytes, "; at most ",
+        options.receive_bytes / 2,
+        " is possible here: messages being received "
+        "may take ",
+        options.receive_bytes,
+        " bytes (a quarter of the "
+        "container's memory, at most 4 GiB), and two must have room"));
   }
   if (options.max_streams < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -78,7 +92,7 @@ void Configure(const RpcOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(
       static_cast<int>(options.max_inline_bytes + kReceiveMarginBytes));
   grpc::ResourceQuota quota("gemmd");
-  quota.Resize(std::max(options.receive_bytes, 4 * options.max_inline_bytes));
+  quota.Resize(options.receive_bytes);
   builder.SetResourceQuota(quota);
   // Matrices do not compress, and a compressed message can unfold to a thousand
   // times what was received.
@@ -132,7 +146,6 @@ class RpcServerImpl final : public RpcServer {
   void SetServing(bool serving) override {
     environment_.health.SetServing(serving);
   }
-  void SetLive(bool live) override { environment_.health.SetLive(live); }
   void RefuseNew() override { environment_.refusing.store(true); }
   bool Shutdown(MonotonicTime deadline) override;
 

@@ -31,7 +31,7 @@ struct RpcOptions {
   int max_streams = 1024;
   // Bytes of messages that are received and not yet staged, over all
   // connections; past it gRPC cancels calls with RESOURCE_EXHAUSTED. At least
-  // four messages of the largest size are allowed.
+  // twice max_inline_bytes.
   size_t receive_bytes = size_t{4} << 30;
   // After this a connection is asked to reconnect, which spreads long-lived
   // clients over new servers. --max-connection-age
@@ -70,8 +70,8 @@ struct RpcDependencies {
 
 // Serves gemmd.v1.GemmService, grpc.health.v1.Health and reflection.
 //
-// Health: "" , "gemmd.v1.GemmService" and "readiness" follow SetServing;
-// "liveness" follows SetLive. Not serving at the start; live.
+// Health: "", "gemmd.v1.GemmService" and "readiness" follow SetServing, not
+// serving at the start; "liveness" is serving as long as somebody answers.
 //
 // Thread-safe, but for Shutdown and destruction.
 class RpcServer {
@@ -90,7 +90,6 @@ class RpcServer {
   virtual int port() const = 0;
 
   virtual void SetServing(bool serving) = 0;
-  virtual void SetLive(bool live) = 0;
 
   // From now on new products are answered UNAVAILABLE with RetryInfo; those
   // that are here go on.

@@ -1,6 +1,7 @@
 #include "server/rpc/sgemm_call.h"
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +32,7 @@ class SgemmCall final : public UnaryCall {
   void Renew() override { new SgemmCall(&environment(), queue()); }
   void Begin() override;
   void Cancelled(const absl::Status& why) override;
+  void DescribeFailure(FailedRequest* request) override;
 
   absl::Status Accept();
   void Handle();
@@ -41,8 +43,14 @@ class SgemmCall final : public UnaryCall {
 
   Admission::Ticket ticket_;  // from Decode to the answer
 
+  // What is known of the product; set by Decode.
+  std::string request_id_;
+  std::optional<GemmShape> shape_;
+  const SgemmKernel* kernel_ = nullptr;
+
   Mutex mu_;
-  std::shared_ptr<Task> task_ ABSL_GUARDED_BY(mu_);
+  // Not an owner: a task that everybody has let go of ends, and so does this.
+  std::weak_ptr<Task> task_ ABSL_GUARDED_BY(mu_);
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);  // not OK: by whom
 };
 
@@ -80,8 +88,7 @@ void SgemmCall::Handle() {
   absl::StatusOr<TaskSpec> spec = Decode();
   request().Clear();
   if (spec.ok()) return Submit(*std::move(spec));
-  CountShed(spec.status(), ShedReason::kMemory,
-            *environment().dependencies.metrics);
+  CountShed(spec.status(), *environment().dependencies.metrics);
   EndUnanswered(spec.status());
 }
 
@@ -103,14 +110,17 @@ absl::StatusOr<TaskSpec> SgemmCall::Decode() {
   const std::vector<ByteSlice> slices(pieces.begin(), pieces.end());
   absl::StatusOr<SgemmFields> fields = DecodeSgemm(slices);
   if (!fields.ok()) return fields.status();
+  request_id_ = fields->request_id.head;
   absl::StatusOr<SgemmPlan> plan =
       PlanSgemm(*fields, {.max_inline_bytes = env.options.max_inline_bytes});
   if (!plan.ok()) return plan.status();
+  shape_ = plan->shape;
 
   absl::StatusOr<const SgemmKernel*> kernel =
       SelectSgemmKernel(*plan, env.options.kernel, *env.dependencies.registry,
                         env.dependencies.backend->kernel_space());
   if (!kernel.ok()) return kernel.status();
+  kernel_ = *kernel;
   absl::StatusOr<Admission::Ticket> ticket =
       env.dependencies.admission->Admit(plan->input_bytes + plan->output_bytes);
   if (!ticket.ok()) return ticket.status();
@@ -154,7 +164,7 @@ void SgemmCall::Cancelled(const absl::Status& why) {
   {
     MutexLock lock(&mu_);
     cancelled_ = why;
-    task = task_;
+    task = task_.lock();
   }
   if (task != nullptr) task->Abort(why);
 }
@@ -163,21 +173,26 @@ void SgemmCall::OnTaskDone(TaskResult result) {
   const MonotonicTime start = MonotonicClock::now();
   CallEnvironment& env = environment();
   Metrics& metrics = *env.dependencies.metrics;
-  std::shared_ptr<Task> task;
-  {
-    MutexLock lock(&mu_);
-    task = std::move(task_);
-  }
   if (!result.status.ok()) {
-    CountShed(result.status, ShedReason::kQueueFull, metrics);
+    CountShed(result.status, metrics);
     return EndUnanswered(result.status);
   }
   env.inflight.Add(-1);
   const StageSeconds seconds = result.seconds;
-  const grpc::ByteBuffer answer = EncodeSgemmAnswer(
-      task->spec(), std::move(result), std::move(ticket_), start, &env.answers);
+  const grpc::ByteBuffer answer =
+      EncodeSgemmAnswer(*shape_, kernel_->info(), std::move(result),
+                        std::move(ticket_), start, &env.answers);
   RecordStages(seconds, Seconds(MonotonicClock::now() - start), metrics);
   Answer(answer);
+}
+
+void SgemmCall::DescribeFailure(FailedRequest* request) {
+  request->client = ClientIdentity(context()).value_or("");
+  request->request_id = request_id_;
+  if (shape_) {
+    request->shape = absl::StrCat(shape_->m, "x", shape_->n, "x", shape_->k);
+  }
+  if (kernel_ != nullptr) request->kernel = kernel_->info().name;
 }
 
 }  // namespace

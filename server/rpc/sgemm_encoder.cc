@@ -58,17 +58,18 @@ grpc::Slice EncodeHeader(const v1::SgemmResponse& fields, size_t c_bytes) {
 
 }  // namespace
 
-grpc::ByteBuffer EncodeSgemmAnswer(const TaskSpec& spec, TaskResult result,
+grpc::ByteBuffer EncodeSgemmAnswer(const GemmShape& shape,
+                                   const KernelInfo& kernel, TaskResult result,
                                    Admission::Ticket ticket,
                                    MonotonicTime encode_start,
                                    LiveCount* answers) {
   v1::SgemmResponse fields;
-  fields.set_rows(spec.shape.m);
-  fields.set_cols(spec.shape.n);
+  fields.set_rows(shape.m);
+  fields.set_cols(shape.n);
   v1::Execution& execution = *fields.mutable_execution();
-  execution.set_kernel(spec.kernel->info().name);
+  execution.set_kernel(kernel.name);
   execution.set_device(result.device);
-  execution.set_precision(ToWire(spec.kernel->info().precision));
+  execution.set_precision(ToWire(kernel.precision));
   execution.set_batch_size(result.batch_size);
   execution.set_decode_seconds(result.seconds.decode);
   execution.set_queue_seconds(result.seconds.queue);

@@ -17,7 +17,8 @@ namespace gemmd {
 //
 // `encode_start` is when the making of the answer began. `answers` counts the
 // buffers that gRPC holds, and outlives them.
-grpc::ByteBuffer EncodeSgemmAnswer(const TaskSpec& spec, TaskResult result,
+grpc::ByteBuffer EncodeSgemmAnswer(const GemmShape& shape,
+                                   const KernelInfo& kernel, TaskResult result,
                                    Admission::Ticket ticket,
                                    MonotonicTime encode_start,
                                    LiveCount* answers);

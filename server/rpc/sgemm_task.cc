@@ -69,11 +69,12 @@ absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
   return spec;
 }
 
-void CountShed(const absl::Status& status, ShedReason exhausted,
-               Metrics& metrics) {
+void CountShed(const absl::Status& status, Metrics& metrics) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
-      metrics.Shed(exhausted);
+      metrics.Shed(QuotaSubject(status) == "queue-max-requests"
+                       ? ShedReason::kQueueFull
+                       : ShedReason::kMemory);
       break;
     case absl::StatusCode::kDeadlineExceeded:
       metrics.Shed(ShedReason::kDeadline);

@@ -17,7 +17,8 @@
 namespace gemmd {
 
 // The kernel for the plan: the one it names, else `default_kernel`. NOT_FOUND
-// with ResourceInfo, or FAILED_PRECONDITION saying why it cannot do this.
+// with ResourceInfo, or FAILED_PRECONDITION saying why it cannot do this; both
+// with ErrorInfo, whose metadata "kernels" has the names that can run here.
 absl::StatusOr<const SgemmKernel*> SelectSgemmKernel(
     const SgemmPlan& plan, absl::string_view default_kernel,
     const KernelRegistry& registry, MemorySpace space);
@@ -28,10 +29,8 @@ absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
                                     std::span<const ByteSlice> slices,
                                     StagingPool& staging);
 
-// Counts an end that kept the product from a device, by its reason;
-// RESOURCE_EXHAUSTED is for `exhausted`.
-void CountShed(const absl::Status& status, ShedReason exhausted,
-               Metrics& metrics);
+// Counts an end that kept the product from a device, by its reason.
+void CountShed(const absl::Status& status, Metrics& metrics);
 
 void RecordStages(const StageSeconds& seconds, double encode_seconds,
                   Metrics& metrics);

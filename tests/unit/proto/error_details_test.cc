@@ -40,6 +40,8 @@ TEST(ErrorDetailsTest, QuotaSaysWhatIsFullAndWhenToRetry) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(DetailOf<google::rpc::QuotaFailure>(status).violations(0).subject(),
             "queue-max-requests");
+  EXPECT_EQ(QuotaSubject(status), "queue-max-requests");
+  EXPECT_EQ(QuotaSubject(absl::ResourceExhaustedError("full")), "");
   const auto retry = DetailOf<google::rpc::RetryInfo>(status);
   EXPECT_EQ(retry.retry_delay().seconds(), 2);
   EXPECT_EQ(retry.retry_delay().nanos(), 500000000);

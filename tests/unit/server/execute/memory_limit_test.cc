@@ -76,5 +76,11 @@ TEST(StagingBytesWithinTest, LeavesHalfOfTheMemoryToTheRest) {
   EXPECT_EQ(StagingBytesWithin(100, 120), 60u);
 }
 
+TEST(ReceiveBytesWithinTest, IsAtMostAQuarterOfTheContainer) {
+  EXPECT_EQ(ReceiveBytesWithin(std::nullopt), size_t{4} << 30);
+  EXPECT_EQ(ReceiveBytesWithin(size_t{64} << 30), size_t{4} << 30);
+  EXPECT_EQ(ReceiveBytesWithin(size_t{2} << 30), size_t{512} << 20);
+}
+
 }  // namespace
 }  // namespace gemmd

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -24,6 +25,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "proto/error_details.h"
 #include "proto/status.h"
+#include "server/observe/logging.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
 namespace gemmd {
@@ -116,6 +118,14 @@ TEST_F(ServiceTest, OptionsOutOfRangeAreRefused) {
   options.max_inline_bytes = size_t{4} << 30;
   EXPECT_EQ(TryStart(options).status().code(),
             absl::StatusCode::kInvalidArgument);
+  options.max_inline_bytes = size_t{256} << 20;
+  options.receive_bytes = size_t{511} << 20;
+  const absl::Status small = TryStart(options).status();
+  EXPECT_EQ(small.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(small.message()),
+      HasSubstr(absl::StrCat("--max-inline-bytes is 268435456; at most ",
+                             size_t{511} << 19)));
   options = {.listen = ""};
   EXPECT_EQ(TryStart(options).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -143,6 +153,32 @@ TEST_F(ServiceTest, AUnixSocketInUseIsNotTakenAway) {
   stub_ =
       v1::GemmService::NewStub(Connect(absl::StrCat("unix:", SocketPath())));
   EXPECT_TRUE(Multiply().ok());
+}
+
+TEST_F(ServiceTest, AUnixSocketOfAStoppedProgramIsInUseToo) {
+  const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  SocketPath().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  ASSERT_EQ(bind(listener, generic, sizeof(address)), 0);
+  ASSERT_EQ(listen(listener, 0), 0);
+  // Nobody accepts, until no more connections are taken.
+  std::vector<int> waiting;
+  do {
+    waiting.push_back(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  } while (connect(waiting.back(), generic, sizeof(address)) == 0);
+  ASSERT_EQ(errno, EAGAIN);
+
+  RpcOptions options;
+  options.listen = "";
+  options.unix_socket = SocketPath();
+  const absl::Status status = TryStart(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("another program does already"));
+  for (const int fd : waiting) close(fd);
+  close(listener);
 }
 
 TEST_F(ServiceTest, ALeftOverUnixSocketIsReplaced) {
@@ -174,7 +210,7 @@ TEST_F(ServiceTest, AFileIsNotReplacedByAUnixSocket) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(ServiceTest, HealthFollowsServingAndLive) {
+TEST_F(ServiceTest, HealthFollowsServingAndIsAlwaysLive) {
   StartServer();
   for (const char* service : {"", "gemmd.v1.GemmService", "readiness"}) {
     EXPECT_EQ(Check(service), "NOT_SERVING") << service;
@@ -185,8 +221,9 @@ TEST_F(ServiceTest, HealthFollowsServingAndLive) {
        {"", "gemmd.v1.GemmService", "readiness", "liveness"}) {
     EXPECT_EQ(Check(service), "SERVING") << service;
   }
-  server_->SetLive(false);
-  EXPECT_EQ(Check("liveness"), "NOT_SERVING");
+  server_->SetServing(false);
+  EXPECT_EQ(Check("readiness"), "NOT_SERVING");
+  EXPECT_EQ(Check("liveness"), "SERVING");
   EXPECT_EQ(Check("no.such.Service"), absl::StrCat(grpc::NOT_FOUND));
 }
 
@@ -338,7 +375,7 @@ TEST_F(ServiceTest, GarbageIsInvalidForEveryMethod) {
 TEST_F(ServiceTest, AFloodOfLargeMessagesIsBoundedAndTheServerGoesOn) {
   RpcOptions options;
   options.max_inline_bytes = 5 << 20;
-  options.receive_bytes = 0;  // four messages
+  options.receive_bytes = size_t{20} << 20;  // four messages
   options.copy_threads = 1;
   StartServer(options);
   const v1::SgemmRequest request = Product(1024, 1, 1024);  // 4 MiB
@@ -374,6 +411,17 @@ TEST_F(ServiceTest, AnOldConnectionIsReplacedWithoutAFailure) {
     ASSERT_TRUE(status.ok()) << i << ": " << status;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+TEST_F(ServiceTest, AConnectionAgePastGrpcsRangeIsTaken) {
+  testing::internal::CaptureStderr();
+  RpcOptions options;
+  options.max_connection_age = absl::Hours(24 * 365);
+  StartServer(options);
+  EXPECT_TRUE(Multiply().ok());
+  EXPECT_TRUE(FlushLog());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              Not(HasSubstr("max_connection_age")));
 }
 
 TEST_F(ServiceTest, ADrainingServerRefusesWithRetryInfo) {
@@ -425,8 +473,12 @@ TEST_F(ServiceTest, DestructionTakesBackWhatAClientDoesNotRead) {
   grpc::Status status;
   auto call = stub_->AsyncSgemm(context.get(), Product(3000, 3000, 1), &queue);
   call->Finish(&response, &status, this);
-  WaitFor([&] { return metrics_.Render().find("stage=\"encode\"}") > 0; });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  // Answered, and the answer still held by gRPC.
+  WaitFor([&] {
+    return metrics_.Render().find("_count{stage=\"encode\"} 1\n") !=
+           std::string::npos;
+  });
+  EXPECT_GT(backend_->staging().used_bytes(), 0);
   server_.reset();
   EXPECT_EQ(backend_->staging().used_bytes(), 0);
   EXPECT_EQ(admission_->bytes(), 0);

@@ -13,6 +13,8 @@
 #include "google/rpc/error_details.pb.h"
 #include "proto/error_details.h"
 #include "proto/status.h"
+#include "server/observe/logging.h"
+#include "server/rpc/sgemm_task.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
 namespace gemmd {
@@ -299,6 +301,54 @@ TEST_F(SgemmCallTest, AQueuedProductEndsAtItsDeadline) {
   backend_->gate().Open();
   EXPECT_TRUE(blocker.get().ok());
   ExpectNothingHeld();
+}
+
+TEST_F(SgemmCallTest, AProductThatTheDeviceLosesIsAnInternalErrorAndNoHang) {
+  StartServer();
+  backend_->gate().Close();
+  auto lost =
+      std::async(std::launch::async, [&] { return Call(Product(8, 8, 8)); });
+  WaitFor([&] { return backend_->gate().waiting() == 1; });
+  backend_->gate().Drop();
+  ASSERT_EQ(lost.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(lost.get().status().code(), absl::StatusCode::kInternal);
+  backend_->gate().Open();
+  EXPECT_TRUE(Call(Product(8, 8, 8)).ok());
+  ExpectNothingHeld();
+}
+
+TEST_F(SgemmCallTest, AFailureIsLoggedWithWhoseProductItWas) {
+  testing::internal::CaptureStderr();
+  StartServer();
+  backend_->gate().Close();
+  grpc::ClientContext context;
+  context.AddMetadata("gemmd-client", "0123456789abcdef0123456789abcdef");
+  v1::SgemmRequest request = Product(7, 8, 9);
+  request.set_request_id("job-17");
+  request.set_kernel("reference");
+  auto lost =
+      std::async(std::launch::async, [&] { return Call(request, context); });
+  WaitFor([&] { return backend_->gate().waiting() == 1; });
+  backend_->gate().Drop();
+  EXPECT_FALSE(lost.get().ok());
+  server_.reset();  // the line is written after the answer
+  EXPECT_TRUE(FlushLog());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr(" client=0123456789abcdef0123456789abcdef "
+                        "request_id=job-17 shape=7x8x9 kernel=reference\n"));
+}
+
+TEST_F(SgemmCallTest, AProductShedForMemoryIsNotCountedAsAFullQueue) {
+  CountShed(QuotaError("device-memory", "", absl::ZeroDuration()), metrics_);
+  CountShed(QuotaError("queue-max-bytes", "", absl::ZeroDuration()), metrics_);
+  CountShed(QuotaError("queue-max-requests", "", absl::ZeroDuration()),
+            metrics_);
+  const std::string series = metrics_.Render();
+  EXPECT_THAT(series,
+              HasSubstr("gemmd_requests_shed_total{reason=\"memory\"} 2\n"));
+  EXPECT_THAT(
+      series,
+      HasSubstr("gemmd_requests_shed_total{reason=\"queue_full\"} 1\n"));
 }
 
 TEST_F(SgemmCallTest, ManyProductsAtOnceAreAllRightAndAllAccountedFor) {
