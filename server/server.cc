@@ -86,9 +86,13 @@ class GemmServer : public Server, private BatchObserver {
   // Turns health to NOT_SERVING and wakes Wait. The first fault is kept.
   void BeginDrain(const absl::Status& fault);
   std::string NotReadyReason();
+  void WaitDrainDelay();
 
   void OnBatch(const Batch& batch, const BatchReport& report) override {
     metrics_.OnBatch(batch, report);
+    if (report.launch_status.ok()) return;
+    LogFailedLaunch(batch.kernel->info().name, report.device,
+                    report.launch_status);
   }
   void OnQueueDepth(int requests, size_t bytes) override {
     metrics_.OnQueueDepth(requests, bytes);
@@ -267,6 +271,16 @@ void GemmServer::OnDeviceFault(int device, const absl::Status& status) {
   BeginDrain(status);
 }
 
+// Time for clients to go elsewhere; after a fault there is nothing to wait for.
+void GemmServer::WaitDrainDelay() {
+  const MonotonicTime end =
+      MonotonicClock::now() + absl::ToChronoNanoseconds(options_.drain_delay);
+  MutexLock lock(&mu_);
+  while (fault_.ok() && MonotonicClock::now() < end) {
+    changed_.WaitUntil(&mu_, end);
+  }
+}
+
 absl::Status GemmServer::Shutdown() {
   BeginDrain(absl::OkStatus());
   {
@@ -277,7 +291,7 @@ absl::Status GemmServer::Shutdown() {
     Log(LogLevel::kInfo, "draining",
         {{"delay", absl::FormatDuration(options_.drain_delay)},
          {"timeout", absl::FormatDuration(options_.drain_timeout)}});
-    absl::SleepFor(options_.drain_delay);
+    WaitDrainDelay();
     rpc_->RefuseNew();
     const MonotonicTime deadline =
         MonotonicClock::now() +

@@ -52,8 +52,13 @@ class Server {
   virtual void RequestShutdown() = 0;
 
   // Teardown order (I5): health NOT_SERVING, drain_delay, refuse new work,
-  // finish the queue, gRPC Shutdown(deadline), backend, pools. Blocks at most
-  // drain_delay + drain_timeout and a little. OK, or the fault that ended it.
+  // finish the queue, gRPC Shutdown(deadline), backend, pools. A device fault
+  // cuts drain_delay short. OK, or the fault that ended it.
+  //
+  // Blocks at most drain_delay + drain_timeout and as long as the products that
+  // a device has begun still take: nothing can stop a kernel, and on the CPU a
+  // large product of `reference` takes minutes. Who cannot wait ends the
+  // process (a second signal, SIGKILL).
   virtual absl::Status Shutdown() = 0;
 };
 

@@ -92,6 +92,13 @@ TEST(ProgramTest, ASecondSignalEndsItAtOnce) {
   EXPECT_EQ(program.Wait(), 128 + SIGTERM);
 }
 
+TEST(ProgramTest, ASignalBeforeItIsReadyEndsItAtOnce) {
+  ChildProgram program(kFreePorts);
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait(), 128 + SIGTERM);
+  EXPECT_EQ(program.output, "");
+}
+
 TEST(ProgramTest, BadFlagsAreOneLineAndExitCode2) {
   ExpectRefusal({"--no-such-flag"}, 2, "unknown flag --no-such-flag");
   ExpectRefusal({"--max-streams=many"}, 2, "--max-streams: \"many\"");

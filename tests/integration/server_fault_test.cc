@@ -1,5 +1,7 @@
 // A device that fails under load: the answers, the health, the end.
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <thread>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/error_details.h"
+#include "server/observe/logging.h"
 #include "tests/integration/running_server.h"
 #include "tests/support/http_get.h"
 
@@ -55,12 +58,12 @@ class FailingDevice : public Device {
   std::vector<std::thread> threads_;
 };
 
-class FailingBackend : public Backend {
+// The CPU's backend with another device around its own.
+class WrappedBackend : public Backend {
  public:
-  FailingBackend(std::unique_ptr<Backend> inner, const std::atomic<bool>* fail)
+  WrappedBackend(std::unique_ptr<Backend> inner, std::unique_ptr<Device> device)
       : inner_(std::move(inner)) {
-    devices_.push_back(
-        std::make_unique<FailingDevice>(inner_->devices()[0].get(), fail));
+    devices_.push_back(std::move(device));
   }
 
   absl::string_view name() const override { return inner_->name(); }
@@ -75,18 +78,24 @@ class FailingBackend : public Backend {
   std::vector<std::unique_ptr<Device>> devices_;
 };
 
+template <typename T, typename... Arguments>
+absl::StatusOr<std::unique_ptr<Backend>> WithDevice(
+    const BackendOptions& options, const KernelRegistry& registry,
+    Arguments... arguments) {
+  auto inner = CreateBackend(options, registry);
+  if (!inner.ok()) return inner.status();
+  auto device = std::make_unique<T>((*inner)->devices()[0].get(), arguments...);
+  return std::make_unique<WrappedBackend>(*std::move(inner), std::move(device));
+}
+
 TEST(ServerFaultTest, AFailedDeviceFailsItsWorkTurnsHealthAndEndsTheServer) {
   std::atomic<bool> fail{false};
   ServerOptions options = testing::TestOptions();
   options.streams_per_device = 1;
-  RunningServer server(
-      options,
-      [&fail](const BackendOptions& o, const KernelRegistry& registry)
-          -> absl::StatusOr<std::unique_ptr<Backend>> {
-        auto inner = CreateBackend(o, registry);
-        if (!inner.ok()) return inner.status();
-        return std::make_unique<FailingBackend>(*std::move(inner), &fail);
-      });
+  RunningServer server(options, [&fail](const BackendOptions& o,
+                                        const KernelRegistry& registry) {
+    return WithDevice<FailingDevice>(o, registry, &fail);
+  });
   const auto multiply = [&server] {
     grpc::ClientContext context;
     v1::SgemmResponse response;
@@ -119,6 +128,75 @@ TEST(ServerFaultTest, AFailedDeviceFailsItsWorkTurnsHealthAndEndsTheServer) {
   const absl::Status ended = server->Shutdown();
   EXPECT_EQ(ended.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(server->Shutdown(), ended);
+}
+
+// A device whose kernels' launches fail, which it survives.
+class FailingLaunchDevice : public Device {
+ public:
+  explicit FailingLaunchDevice(Device* inner) : inner_(inner) {}
+  const DeviceInfo& info() const override { return inner_->info(); }
+  absl::Status Warm() override { return inner_->Warm(); }
+
+  // One product, from one client: there is no batch before it to wait for.
+  void Execute(Batch batch, BatchDone done) override {
+    thread_ = std::jthread(
+        [batch = std::move(batch), done = std::move(done)]() mutable {
+          for (const auto& task : batch.tasks) {
+            if (!task->Start()) continue;
+            task->Finish(FaultError("KERNEL_FAULT", "the kernel failed", {}),
+                         {}, 0, 1);
+          }
+          std::move(done)(
+              {.launch_status = absl::InternalError("cublasSgemm gave 13")});
+        });
+  }
+
+ private:
+  Device* const inner_;
+  std::jthread thread_;
+};
+
+TEST(ServerFaultTest, WhyALaunchFailedIsInTheLogAndNotInTheAnswer) {
+  ::testing::internal::CaptureStderr();
+  RunningServer server(
+      testing::TestOptions(),
+      [](const BackendOptions& o, const KernelRegistry& registry) {
+        return WithDevice<FailingLaunchDevice>(o, registry);
+      });
+  grpc::ClientContext context;
+  v1::SgemmResponse response;
+  const grpc::Status failed =
+      server.gemm().Sgemm(&context, RandomRequest(4, 4, 4, 1), &response);
+  EXPECT_EQ(failed.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_THAT(failed.error_message(), Not(HasSubstr("cublas")));
+  EXPECT_TRUE(server->Shutdown().ok());
+  EXPECT_TRUE(FlushLog());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("launch failed kernel=openblas device=0 "
+                        "error=\"cublasSgemm gave 13\"\n"));
+}
+
+TEST(ServerFaultTest, ADeviceFaultCutsTheDrainDelayShort) {
+  std::atomic<bool> fail{false};
+  ServerOptions options = testing::TestOptions();
+  options.streams_per_device = 1;
+  options.drain_delay = absl::Hours(1);
+  RunningServer server(options, [&fail](const BackendOptions& o,
+                                        const KernelRegistry& registry) {
+    return WithDevice<FailingDevice>(o, registry, &fail);
+  });
+  auto stopped =
+      std::async(std::launch::async, [&server] { return server->Shutdown(); });
+  EXPECT_EQ(stopped.wait_for(std::chrono::milliseconds(100)),
+            std::future_status::timeout);
+  fail.store(true);
+  grpc::ClientContext context;
+  v1::SgemmResponse response;
+  EXPECT_FALSE(
+      server.gemm().Sgemm(&context, RandomRequest(4, 4, 4, 1), &response).ok());
+  ASSERT_EQ(stopped.wait_for(std::chrono::seconds(20)),
+            std::future_status::ready);
+  EXPECT_FALSE(stopped.get().ok());
 }
 
 TEST(ServerFaultTest, ABackendThatCannotBeHadIsTheErrorOfStart) {
