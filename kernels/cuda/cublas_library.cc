@@ -84,8 +84,8 @@ absl::StatusOr<const CublasLibrary*> CublasLibrary::Load() {
   find(functions->sgemm, "cublasSgemm_v2_64");
   find(functions->get_property, "cublasGetProperty");
   if (!missing.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        "the cuBLAS found lacks", missing, "; version 12 or newer is needed"));
+    return absl::NotFoundError(absl::StrCat("the cuBLAS found lacks", missing,
+                                            "; version 12 or newer is needed"));
   }
   for (const char* variable : kPrecisionVariables) {
     if (std::getenv(variable) != nullptr) unsetenv(variable);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -46,9 +47,10 @@ absl::StatusOr<BenchCase> ParseBenchCase(absl::string_view text) {
     return error;
   }
   if (by_transpose.size() == 2) {
-    c.shape.transpose_a = by_transpose[1].substr(0, 1) == "T";
-    c.shape.transpose_b = by_transpose[1].substr(1) == "T";
-    if (TransposeName(c.shape) != by_transpose[1]) return error;
+    const absl::string_view name = by_transpose[1];
+    c.shape.transpose_a = absl::StartsWith(name, "T");
+    c.shape.transpose_b = absl::EndsWith(name, "T");
+    if (TransposeName(c.shape) != name) return error;
   }
   return c;
 }
