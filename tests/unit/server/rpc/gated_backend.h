@@ -46,12 +46,12 @@ class GatedDevice final : public Device {
     }
   }
 
-<<<<<<< HEAD
   // The first task at the gate, which must be closed and have one.
   std::shared_ptr<const Task> first() const {
     MutexLock lock(&mu_);
     return waiting_.at(0).first.tasks.at(0);
-=======
+  }
+
   // Loses the tasks of the batches that wait, as a bug of a device would.
   void Drop() {
     std::vector<std::pair<Batch, BatchDone>> waiting;
@@ -63,7 +63,6 @@ class GatedDevice final : public Device {
       batch.tasks.clear();
       std::move(done)({});
     }
->>>>>>> a1c673b (server: bound what a client can make gRPC do, and end what a device loses)
   }
 
   // Batches that wait at the gate.
