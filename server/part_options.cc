@@ -54,4 +54,23 @@ RpcOptions RpcOptionsOf(const ServerOptions& options) {
   return rpc;
 }
 
+absl::Status CheckKernelOption(const ServerOptions& options,
+                               const KernelRegistry& registry,
+                               const Backend& backend) {
+  if (options.kernel.empty() || options.kernel == "auto") {
+    return absl::OkStatus();
+  }
+  const auto kernel = registry.Find(options.kernel);
+  if (!kernel.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kernel: ", kernel.status().message()));
+  }
+  if ((*kernel)->info().space == backend.kernel_space()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--kernel: ", options.kernel, " does not run on the ",
+                   backend.name(), " backend, which is in use"));
+}
+
 }  // namespace gemmd

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include "absl/status/status.h"
+#include "kernels/registry.h"
 #include "server/execute/backend.h"
 #include "server/options.h"
 #include "server/rpc/service.h"
@@ -14,5 +16,11 @@ AdmissionOptions AdmissionOptionsOf(const ServerOptions& options);
 BackendOptions BackendOptionsOf(const ServerOptions& options);
 BatchSchedulerOptions SchedulerOptionsOf(const ServerOptions& options);
 RpcOptions RpcOptionsOf(const ServerOptions& options);
+
+// Whether --kernel can run on `backend`: one that never could is an error now
+// and not of every request. INVALID_ARGUMENT.
+absl::Status CheckKernelOption(const ServerOptions& options,
+                               const KernelRegistry& registry,
+                               const Backend& backend);
 
 }  // namespace gemmd

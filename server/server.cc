@@ -1,18 +1,15 @@
 #include "server/server.h"
 
-#include <map>
+#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "kernels/registry.h"
 #include "server/execute/backend.h"
-#include "server/listen_address.h"
 #include "server/monotonic_time.h"
 #include "server/mutex.h"
-#include "server/observe/build_info.h"
 #include "server/observe/device_sampler.h"
 #include "server/observe/http_server.h"
 #include "server/observe/logging.h"
@@ -21,6 +18,7 @@
 #include "server/rpc/service.h"
 #include "server/schedule/admission.h"
 #include "server/schedule/batch_scheduler.h"
+#include "server/start_log.h"
 #include "server/status_pages.h"
 
 namespace gemmd {
@@ -28,34 +26,10 @@ namespace {
 
 constexpr absl::Duration kDeviceSampleInterval = absl::Seconds(2);
 
-// The error, with where it comes from in front.
-absl::Status InvalidFlag(absl::string_view flag, const absl::Status& status) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", status.message()));
-}
-
-// One line for each reason why kernels cannot run here.
-void LogUnavailableKernels(const KernelRegistry& registry) {
-  std::map<std::string, std::vector<std::string>> kernels_by_reason;
-  for (const KernelEntry& entry : registry.entries()) {
-    if (entry.kernel != nullptr) continue;
-    const std::string& reason = entry.unavailable_detail.empty()
-                                    ? entry.unavailable_reason
-                                    : entry.unavailable_detail;
-    kernels_by_reason[reason].push_back(entry.info.name);
-  }
-  for (const auto& [reason, kernels] : kernels_by_reason) {
-    Log(LogLevel::kInfo, "kernels not available",
-        {{"reason", reason}, {"kernels", absl::StrJoin(kernels, ",")}});
-  }
-}
-
 class GemmServer : public Server, private BatchObserver {
  public:
   explicit GemmServer(const ServerOptions& options)
-      : options_(options),
-        registry_(KernelRegistry::Create()),
-        metrics_(options.metrics, registry_),
-        admission_(AdmissionOptionsOf(options)) {}
+      : options_(options), admission_(AdmissionOptionsOf(options)) {}
 
   ~GemmServer() override { (void)Shutdown(); }
 
@@ -63,7 +37,9 @@ class GemmServer : public Server, private BatchObserver {
 
   int grpc_port() const override { return grpc_port_; }
   int http_port() const override { return http_port_; }
-  std::string ListeningLines() const override;
+  std::string ListeningLines() const override {
+    return gemmd::ListeningLines(options_, grpc_port_, http_port_);
+  }
 
   void Wait() override {
     MutexLock lock(&mu_);
@@ -78,24 +54,25 @@ class GemmServer : public Server, private BatchObserver {
   enum class State { kStarting, kServing, kDraining };
 
   absl::Status StartHttp();
+  void StartKernels();
   absl::Status StartDevices(BackendFactory make_backend);
-  absl::Status CheckKernel() const;
   void StartNvml(const std::vector<SampledDevice>& devices);
   absl::Status StartRpc();
 
   // Turns health to NOT_SERVING and wakes Wait. The first fault is kept.
   void BeginDrain(const absl::Status& fault);
   std::string NotReadyReason();
+  std::string RenderMetrics();
   void WaitDrainDelay();
 
   void OnBatch(const Batch& batch, const BatchReport& report) override {
-    metrics_.OnBatch(batch, report);
+    metrics_->OnBatch(batch, report);
     if (report.launch_status.ok()) return;
     LogFailedLaunch(batch.kernel->info().name, report.device,
                     report.launch_status);
   }
   void OnQueueDepth(int requests, size_t bytes) override {
-    metrics_.OnQueueDepth(requests, bytes);
+    metrics_->OnQueueDepth(requests, bytes);
   }
   void OnDeviceFault(int device, const absl::Status& status) override;
 
@@ -104,8 +81,8 @@ class GemmServer : public Server, private BatchObserver {
   const ServerOptions options_;
   int grpc_port_ = 0;  // both constant after Start
   int http_port_ = 0;
-  const KernelRegistry registry_;
-  Metrics metrics_;
+  std::optional<KernelRegistry> registry_;
+  std::unique_ptr<Metrics> metrics_;  // set once, under mu_: HTTP looks at it
   Admission admission_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Backend> backend_;
@@ -120,14 +97,12 @@ class GemmServer : public Server, private BatchObserver {
 };
 
 absl::Status GemmServer::Start(BackendFactory make_backend) {
-  Log(LogLevel::kInfo, "starting",
-      {{"version", std::string(BuildVersion())},
-       {"revision", std::string(BuildRevision())},
-       {"cuda", std::string(BuildCuda())}});
-  LogUnavailableKernels(registry_);
-  // First, so that probes are answered while devices warm up.
+  LogStarting();
+  // First, so that probes are answered while drivers load and devices warm up.
   absl::Status status = StartHttp();
-  if (status.ok()) status = StartDevices(std::move(make_backend));
+  if (!status.ok()) return status;
+  StartKernels();
+  status = StartDevices(std::move(make_backend));
   if (status.ok()) status = StartRpc();
   if (!status.ok()) return status;
   MutexLock lock(&mu_);
@@ -143,11 +118,22 @@ absl::Status GemmServer::StartHttp() {
   if (options_.http_listen.empty()) return absl::OkStatus();
   auto http = HttpServer::Start(
       options_.http_listen,
-      StatusPages(&metrics_, [this] { return NotReadyReason(); }));
+      StatusPages([this] { return NotReadyReason(); },
+                  options_.metrics ? [this] { return RenderMetrics(); }
+                                   : std::function<std::string()>()));
   if (!http.ok()) return http.status();
   http_ = *std::move(http);
   http_port_ = http_->port();
   return absl::OkStatus();
+}
+
+void GemmServer::StartKernels() {
+  registry_.emplace(KernelRegistry::Create());
+  LogUnavailableKernels(*registry_);
+  auto metrics = std::make_unique<Metrics>(options_.metrics, *registry_);
+  metrics->SetQueueCapacity(options_.queue_max_requests);
+  MutexLock lock(&mu_);
+  metrics_ = std::move(metrics);
 }
 
 absl::Status GemmServer::StartDevices(BackendFactory make_backend) {
@@ -156,44 +142,24 @@ absl::Status GemmServer::StartDevices(BackendFactory make_backend) {
     Log(LogLevel::kWarn, "a GPU is not used",
         {{"reason", std::string(reason)}});
   };
-  auto backend = make_backend(backend_options, registry_);
+  auto backend = make_backend(backend_options, *registry_);
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
-  if (absl::Status status = CheckKernel(); !status.ok()) return status;
+  absl::Status status = CheckKernelOption(options_, *registry_, *backend_);
+  if (!status.ok()) return status;
   std::vector<SampledDevice> sampled;
   for (const auto& device : backend_->devices()) {
     const MonotonicTime start = MonotonicClock::now();
     if (absl::Status status = device->Warm(); !status.ok()) return status;
     const DeviceInfo& info = device->info();
     sampled.push_back({info.index, info.uuid});
-    metrics_.SetDevice(info, /*up=*/true);
-    Log(LogLevel::kInfo, "device ready",
-        {{"backend", std::string(backend_->name())},
-         {"device", absl::StrCat(info.index)},
-         {"name", info.name},
-         {"streams", absl::StrCat(info.streams)},
-         {"warm_up_seconds",
-          absl::StrFormat("%.3f", Seconds(MonotonicClock::now() - start))}});
+    metrics_->SetDevice(info, /*up=*/true);
+    LogDeviceReady(backend_->name(), info, MonotonicClock::now() - start);
   }
-  if (metrics_.enabled() && backend_->name() == "cuda") {
+  if (metrics_->enabled() && backend_->name() == "cuda") {
     StartNvml(sampled);
   }
   return absl::OkStatus();
-}
-
-// A kernel that could never run is an error now and not of every request.
-absl::Status GemmServer::CheckKernel() const {
-  if (options_.kernel.empty() || options_.kernel == "auto") {
-    return absl::OkStatus();
-  }
-  const auto kernel = registry_.Find(options_.kernel);
-  if (!kernel.ok()) return InvalidFlag("--kernel", kernel.status());
-  if ((*kernel)->info().space == backend_->kernel_space()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--kernel: ", options_.kernel, " does not run on the ",
-                   backend_->name(), " backend, which is in use"));
 }
 
 void GemmServer::StartNvml(const std::vector<SampledDevice>& devices) {
@@ -203,42 +169,24 @@ void GemmServer::StartNvml(const std::vector<SampledDevice>& devices) {
         {{"reason", std::string(library.status().message())}});
     return;
   }
-  metrics_.AddSource(std::make_shared<DeviceSampler>(
+  metrics_->AddSource(std::make_shared<DeviceSampler>(
       *std::move(library), devices, kDeviceSampleInterval));
 }
 
 absl::Status GemmServer::StartRpc() {
-  metrics_.SetQueueCapacity(options_.queue_max_requests);
   scheduler_ = BatchScheduler::Create(SchedulerOptionsOf(options_),
                                       backend_->devices(), this);
   auto rpc =
       RpcServer::Start(RpcOptionsOf(options_), {.scheduler = scheduler_.get(),
                                                 .backend = backend_.get(),
-                                                .registry = &registry_,
+                                                .registry = &*registry_,
                                                 .admission = &admission_,
-                                                .metrics = &metrics_});
+                                                .metrics = metrics_.get()});
   if (!rpc.ok()) return rpc.status();
   MutexLock lock(&mu_);
   rpc_ = *std::move(rpc);
   grpc_port_ = rpc_->port();
   return absl::OkStatus();
-}
-
-std::string GemmServer::ListeningLines() const {
-  std::string lines;
-  const auto add = [&lines](absl::string_view what, const std::string& address,
-                            int port) {
-    if (address.empty()) return;
-    absl::StrAppend(&lines, what, " listening on ",
-                    ParseListenAddress(address)->WithPort(port), "\n");
-  };
-  add("grpc", options_.listen, grpc_port_);
-  if (!options_.unix_socket.empty()) {
-    absl::StrAppend(&lines, "grpc listening on unix:", options_.unix_socket,
-                    "\n");
-  }
-  add("http", options_.http_listen, http_port_);
-  return lines;
 }
 
 void GemmServer::BeginDrain(const absl::Status& fault) {
@@ -263,8 +211,17 @@ std::string GemmServer::NotReadyReason() {
                      : "draining: a device has failed";
 }
 
+std::string GemmServer::RenderMetrics() {
+  const Metrics* metrics;
+  {
+    MutexLock lock(&mu_);
+    metrics = metrics_.get();
+  }
+  return metrics == nullptr ? "" : metrics->Render();
+}
+
 void GemmServer::OnDeviceFault(int device, const absl::Status& status) {
-  metrics_.OnDeviceFault(device, status);
+  metrics_->OnDeviceFault(device, status);
   Log(LogLevel::kError, "device failed",
       {{"device", absl::StrCat(device)},
        {"error", std::string(status.message())}});

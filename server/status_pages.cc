@@ -23,9 +23,10 @@ std::string IndexHtml(bool metrics) {
 }  // namespace
 
 std::map<std::string, HttpServer::Handler> StatusPages(
-    const Metrics* metrics, std::function<std::string()> not_ready) {
+    std::function<std::string()> not_ready,
+    std::function<std::string()> metrics) {
   std::map<std::string, HttpServer::Handler> pages;
-  pages["/"] = [index = IndexHtml(metrics->enabled())] {
+  pages["/"] = [index = IndexHtml(metrics != nullptr)] {
     return HttpResponse{.content_type = "text/html; charset=utf-8",
                         .body = index};
   };
@@ -35,11 +36,11 @@ std::map<std::string, HttpServer::Handler> StatusPages(
     return reason.empty() ? HttpResponse{.body = "ok\n"}
                           : HttpResponse{.status = 503, .body = reason + "\n"};
   };
-  if (metrics->enabled()) {
-    pages["/metrics"] = [metrics] {
+  if (metrics != nullptr) {
+    pages["/metrics"] = [metrics = std::move(metrics)] {
       return HttpResponse{
           .content_type = "text/plain; version=0.0.4; charset=utf-8",
-          .body = metrics->Render()};
+          .body = metrics()};
     };
   }
   return pages;

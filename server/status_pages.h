@@ -7,17 +7,15 @@
 #include <string>
 
 #include "server/observe/http_server.h"
-#include "server/observe/metrics.h"
 
 namespace gemmd {
 
 // The pages by path. `not_ready` tells why requests should go elsewhere
-// ("warming up", "draining"); empty when the server is ready. /livez says that
-// the process answers, whatever its load or state. /metrics is there if metrics
-// are on.
-//
-// `metrics` and what `not_ready` holds outlive the server that is given these.
+// ("starting", "draining"); empty when the server is ready. /livez says that
+// the process answers, whatever its load or state. `metrics` renders /metrics;
+// empty: there is no such page.
 std::map<std::string, HttpServer::Handler> StatusPages(
-    const Metrics* metrics, std::function<std::string()> not_ready);
+    std::function<std::string()> not_ready,
+    std::function<std::string()> metrics);
 
 }  // namespace gemmd

@@ -65,9 +65,10 @@ struct CallEnvironment {
   GemmAsyncService gemm_service;
   HealthAsyncService health_service;
   HealthRegistry health;
-  LiveCount calls;    // offered, running or being answered
-  LiveCount begun;    // of those, the ones that a client began
-  LiveCount answers;  // staging buffers that gRPC still sends from
+  LiveCount calls;     // offered, running or being answered
+  LiveCount begun;     // of those, the ones that a client began
+  LiveCount decoding;  // products that have not reached the scheduler yet
+  LiveCount answers;   // staging buffers that gRPC still sends from
   InflightProducts inflight;
   std::atomic<bool> refusing{false};  // set once, read by each new product
   WorkerPool workers;  // last, so that its jobs end before the rest goes

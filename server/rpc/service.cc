@@ -146,7 +146,10 @@ class RpcServerImpl final : public RpcServer {
   void SetServing(bool serving) override {
     environment_.health.SetServing(serving);
   }
-  void RefuseNew() override { environment_.refusing.store(true); }
+  void RefuseNew() override {
+    environment_.refusing.store(true);
+    environment_.decoding.WaitForNone();
+  }
   bool Shutdown(MonotonicTime deadline) override;
 
  private:

@@ -91,8 +91,9 @@ class RpcServer {
 
   virtual void SetServing(bool serving) = 0;
 
-  // From now on new products are answered UNAVAILABLE with RetryInfo; those
-  // that are here go on.
+  // From now on new products are answered UNAVAILABLE with RetryInfo. Returns
+  // when those that were here before are with the scheduler, some milliseconds
+  // later, so that it may be drained without refusing one of them.
   virtual void RefuseNew() = 0;
 
   // Refuses new work, waits for the calls in progress until `deadline`, cancels

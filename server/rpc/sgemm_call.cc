@@ -56,7 +56,11 @@ class SgemmCall final : public UnaryCall {
 
 void SgemmCall::Begin() {
   CallEnvironment& env = environment();
-  if (absl::Status status = Accept(); !status.ok()) return Fail(status);
+  env.decoding.Add();  // before `refusing` is looked at: see RefuseNew
+  if (absl::Status status = Accept(); !status.ok()) {
+    env.decoding.Remove();
+    return Fail(status);
+  }
   env.inflight.Add(1);
   if (request().Length() > env.options.polling_thread_bytes) {
     env.workers.Post([this] { Handle(); });
@@ -85,11 +89,16 @@ absl::Status SgemmCall::Accept() {
 
 // On the polling thread or a worker. The call may be gone when it returns.
 void SgemmCall::Handle() {
+  CallEnvironment& env = environment();
   absl::StatusOr<TaskSpec> spec = Decode();
   request().Clear();
-  if (spec.ok()) return Submit(*std::move(spec));
-  CountShed(spec.status(), *environment().dependencies.metrics);
-  EndUnanswered(spec.status());
+  if (spec.ok()) {
+    Submit(*std::move(spec));
+  } else {
+    CountShed(spec.status(), *env.dependencies.metrics);
+    EndUnanswered(spec.status());
+  }
+  env.decoding.Remove();
 }
 
 void SgemmCall::EndUnanswered(const absl::Status& status) {
