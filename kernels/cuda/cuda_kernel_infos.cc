@@ -7,10 +7,11 @@ namespace {
 constexpr bool kFused = true;
 constexpr bool kBackToBack = false;
 
-KernelInfo DeviceKernel(std::string name, bool fused, std::string description) {
+KernelInfo DeviceKernel(std::string name, bool fused, std::string description,
+                        Precision precision = Precision::kFp32) {
   return {.name = std::move(name),
           .description = std::move(description),
-          .precision = Precision::kFp32,
+          .precision = precision,
           .space = MemorySpace::kDevice,
           .batch_invariant = true,
           .fused = fused};
@@ -35,6 +36,10 @@ std::vector<KernelInfo> CudaKernelInfos() {
       DeviceKernel("sm90_ffma", kBackToBack,
                    "CUDA, Hopper: stream-K and cluster split-K, operands "
                    "through the copy engine"),
+      DeviceKernel("sm90_bf16x6", kBackToBack,
+                   "CUDA, Hopper: FP32 from six products of BF16 parts on "
+                   "tensor cores; values they cannot hold go to sm90_ffma",
+                   Precision::kFp32Emulated),
   };
 }
 

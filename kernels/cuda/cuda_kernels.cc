@@ -37,6 +37,7 @@ MadeKernel Make(const KernelInfo& info) {
       {"double_buffered", &MakeDoubleBufferedSgemm},
       {"cublas", &MakeCublasSgemm},
       {"sm90_ffma", &MakeSm90FfmaSgemm},
+      {"sm90_bf16x6", &MakeSm90Bf16x6Sgemm},
   };
   for (const Maker& maker : kMakers) {
     if (maker.name == info.name) return maker.make(info);

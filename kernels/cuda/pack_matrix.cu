@@ -13,7 +13,8 @@ constexpr int kRows = 8;  // of threads; each does four rows of a tile
 // rows. Each thread has four loads under way.
 __global__ void __launch_bounds__(kTile* kRows)
     Transpose(const float* from, int64_t from_ld, int64_t rows, int64_t cols,
-              float* to, int64_t to_ld) {
+              float* to, int64_t to_ld, const uint32_t* only_if) {
+  if (only_if != nullptr && *only_if == 0) return;
   __shared__ float tile[kTile][kTile + 1];
   const int64_t col0 = int64_t{blockIdx.x} * kTile;
   for (int64_t row0 = int64_t{blockIdx.y} * kTile; row0 < rows;
@@ -41,7 +42,8 @@ __global__ void __launch_bounds__(kTile* kRows)
 
 __global__ void __launch_bounds__(kTile* kRows)
     Copy(const float* from, int64_t from_ld, int64_t rows, int64_t cols,
-         float* to, int64_t to_ld) {
+         float* to, int64_t to_ld, const uint32_t* only_if) {
+  if (only_if != nullptr && *only_if == 0) return;
   constexpr int kEach = 8;  // rows of a thread, loaded before one is stored
   const int64_t col = int64_t{blockIdx.x} * kTile + threadIdx.x;
   if (col >= cols) return;
@@ -84,20 +86,21 @@ dim3 Grid(int64_t rows, int64_t cols, int rows_a_block) {
 
 absl::Status PackMatrix(const float* from, int64_t from_ld, int64_t rows,
                         int64_t cols, bool transpose, float* to, int64_t to_ld,
-                        CUstream_st* stream) {
+                        CUstream_st* stream, const uint32_t* only_if) {
   const dim3 block(kTile, kRows);
   if (transpose) {
     Transpose<<<Grid(rows, cols, kTile), block, 0, stream>>>(
-        from, from_ld, rows, cols, to, to_ld);
+        from, from_ld, rows, cols, to, to_ld, only_if);
   } else {
-    Copy<<<Grid(rows, cols, kRows * 8), block, 0, stream>>>(from, from_ld, rows,
-                                                            cols, to, to_ld);
+    Copy<<<Grid(rows, cols, kRows * 8), block, 0, stream>>>(
+        from, from_ld, rows, cols, to, to_ld, only_if);
   }
   return CudaStatus(cudaGetLastError(), "launch of PackMatrix");
 }
 
 absl::Status ScaleMatrix(float* c, int64_t ldc, int64_t m, int64_t n,
                          float beta, CUstream_st* stream) {
+  if (m == 0 || n == 0) return absl::OkStatus();
   Scale<<<Grid(m, n, kRows * 4), dim3(kTile, kRows), 0, stream>>>(c, ldc, m, n,
                                                                   beta);
   return CudaStatus(cudaGetLastError(), "launch of ScaleMatrix");

@@ -12,13 +12,15 @@ struct CUstream_st;
 namespace gemmd {
 
 // Copies the row-major [rows, cols] matrix `from` to `to`, as [cols, rows] if
-// `transpose`. Leading dimensions are in elements. Asynchronous on `stream`;
-// INTERNAL if the launch fails.
+// `transpose`. Leading dimensions are in elements. Where `only_if` is not null
+// and the word it points to, in device memory, is 0, does nothing. Asynchronous
+// on `stream`; INTERNAL if the launch fails.
 absl::Status PackMatrix(const float* from, int64_t from_ld, int64_t rows,
                         int64_t cols, bool transpose, float* to, int64_t to_ld,
-                        CUstream_st* stream);
+                        CUstream_st* stream, const uint32_t* only_if = nullptr);
 
-// C [m, n] = beta * C; beta == 0 writes zeros and does not read C.
+// C [m, n] = beta * C; beta == 0 writes zeros and does not read C, m or n == 0
+// does nothing.
 absl::Status ScaleMatrix(float* c, int64_t ldc, int64_t m, int64_t n,
                          float beta, CUstream_st* stream);
 

@@ -23,6 +23,8 @@ struct FfmaStreamKProblem {
   // it writes 0, so that a captured launch can be repeated.
   uint64_t* flags;
   uint64_t launch;  // no two launches have the same
+  // Where not null, in device memory: 0 means there is nothing to do.
+  const uint32_t* only_if;
 };
 
 // Two blocks fit on an SM; while one writes its C, the other computes.
@@ -46,12 +48,7 @@ __device__ __forceinline__ void LeavePartial(const Tile& tile,
   }
   __threadfence();
   NamedBarrier(1, Tile::kThreads);
-  if (threadIdx.x == 0) {
-    asm volatile(
-        "st.release.gpu.global.u64 [%0], %1;" ::"l"(p.flags + blockIdx.x),
-        "l"(p.launch)
-        : "memory");
-  }
+  if (threadIdx.x == 0) SetFlag(p.flags + blockIdx.x, p.launch);
 }
 
 // Adds the partial sum that `worker` leaves, when it is there.
@@ -60,16 +57,7 @@ __device__ __forceinline__ void AddPartial(Tile& tile,
                                            const FfmaStreamKProblem& p,
                                            int worker) {
   constexpr int kFloat4s = Tile::kTileM * Tile::kTileN / 4;
-  if (threadIdx.x == 0) {
-    uint64_t flag;
-    do {
-      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
-                   : "=l"(flag)
-                   : "l"(p.flags + worker)
-                   : "memory");
-    } while (flag != p.launch);
-    p.flags[worker] = 0;
-  }
+  if (threadIdx.x == 0) AwaitAndClearFlag(p.flags + worker, p.launch);
   NamedBarrier(1, Tile::kThreads);
   const float4* at = p.partials + size_t(worker) * kFloat4s + threadIdx.x;
 #pragma unroll
@@ -88,6 +76,7 @@ __global__ void __launch_bounds__(kFfmaThreads, 2)
                 const __grid_constant__ FfmaStreamKProblem p) {
   using Tile = FfmaTile<kLayoutA, 8, 16>;
   extern __shared__ uint8_t shared[];
+  if (p.only_if != nullptr && *p.only_if == 0) return;
   const FfmaRing<Tile, kFfmaStages> ring(shared);
   RingPosition<kFfmaStages> at;
   StreamKSegments segments(p.plan, blockIdx.x);
@@ -108,7 +97,7 @@ __global__ void __launch_bounds__(kFfmaThreads, 2)
 
   // The warps that compute.
   ClaimRegisters<kFfmaComputeRegisters>();
-  Tile tile(threadIdx.x);
+  Tile tile;
   while (!segments.done()) {
     const StreamKSegment s = segments.Next();
     ring.Sum(at, tile, s.last - s.first);
@@ -141,6 +130,7 @@ struct FfmaClusterProblem {
   FfmaOutput output;
   int tiles_m;
   int steps;
+  const uint32_t* only_if;  // see FfmaStreamKProblem
 };
 
 constexpr int kMaxSlices = 8;  // the largest portable cluster
@@ -181,6 +171,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   namespace cg = cooperative_groups;
   using Tile = typename Shape::Tile;
   extern __shared__ uint8_t shared[];
+  if (p.only_if != nullptr && *p.only_if == 0) return;
   const cg::cluster_group cluster = cg::this_cluster();
   const int slices = cluster.num_blocks();
   const int slice = cluster.block_rank();
@@ -213,7 +204,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   // The warps that compute.
   if constexpr (Shape::kMovesRegisters) ClaimRegisters<240>();
   const int group = threadIdx.x / Tile::kThreads;
-  Tile tile(threadIdx.x % Tile::kThreads);
+  Tile tile;
   const int steps =
       (last - first + Shape::kGroups - 1 - group) / Shape::kGroups;
   at.stage = group;

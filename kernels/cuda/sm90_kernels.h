@@ -12,4 +12,7 @@ namespace gemmd {
 // Strict FP32: stream-K over 128 x 128 tiles, or tiles shared by a cluster.
 MadeKernel MakeSm90FfmaSgemm(KernelInfo info);
 
+// FP32 emulated on BF16 tensor cores, with FP32's error and range.
+MadeKernel MakeSm90Bf16x6Sgemm(KernelInfo info);
+
 }  // namespace gemmd

@@ -92,6 +92,28 @@ __device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+// ----- flags between blocks, in global memory -----
+
+// Makes what the block wrote before (and a barrier and __threadfence() put
+// before this) visible to whoever awaits the flag.
+__device__ __forceinline__ void SetFlag(uint64_t* flag, uint64_t value) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(flag), "l"(value)
+               : "memory");
+}
+
+// Returns when the flag has `value`, and leaves 0 there.
+__device__ __forceinline__ void AwaitAndClearFlag(uint64_t* flag,
+                                                  uint64_t value) {
+  uint64_t found;
+  do {
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+                 : "=l"(found)
+                 : "l"(flag)
+                 : "memory");
+  } while (found != value);
+  *flag = 0;
+}
+
 // ----- warps -----
 
 // Gives registers of this warpgroup back, or asks for more of them.

@@ -29,6 +29,17 @@ Encode FindEncode() {
   return nullptr;
 }
 
+CUtensorMapSwizzle SwizzleOf(int bytes) {
+  switch (bytes) {
+    case 128:
+      return CU_TENSOR_MAP_SWIZZLE_128B;
+    case 64:
+      return CU_TENSOR_MAP_SWIZZLE_64B;
+    default:
+      return CU_TENSOR_MAP_SWIZZLE_NONE;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<CUtensorMap> MakeTensorMap(const TensorMapSpec& spec) {
@@ -45,11 +56,11 @@ absl::StatusOr<CUtensorMap> MakeTensorMap(const TensorMapSpec& spec) {
                             static_cast<cuuint32_t>(spec.box_rows)};
   const cuuint32_t every_element[] = {1, 1};
   CUtensorMap map;
-  const CUresult result = encode(
-      &map, spec.type, 2, const_cast<void*>(spec.base), sizes, strides, box,
-      every_element, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      spec.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encode(&map, spec.type, 2, const_cast<void*>(spec.base), sizes, strides,
+             box, every_element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             SwizzleOf(spec.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return map;
   return absl::InternalError(absl::StrCat(
       "cuTensorMapEncodeTiled: error ", static_cast<int>(result), " for ",

@@ -19,11 +19,13 @@ struct TensorMapSpec {
   int64_t columns;  // of the matrix: elements side by side in memory
   int64_t rows;
   int64_t leading_dimension;  // in elements; a multiple of 16 bytes
-  int box_columns;            // at most 256; 128 bytes when swizzled
+  int box_columns;            // at most 256; one swizzle wide when swizzled
   int box_rows;               // at most 256
-  // Rows of 128 bytes lie in shared memory with their 16-byte pieces permuted:
-  // piece p of row r at p ^ (r % 8).
-  bool swizzled;
+  // 0, or the bytes of a row of the box: 128 or 64. Rows then lie in shared
+  // memory with their 16-byte pieces permuted, so that the same piece of eight
+  // rows lies in eight different places: with 128, piece p of row r is at
+  // p ^ (r % 8).
+  int swizzle_bytes;
 };
 
 // FAILED_PRECONDITION where the driver has no tensor maps; INTERNAL where it
