@@ -1,6 +1,7 @@
 #include "kernels/selection.h"
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -33,22 +34,59 @@ bool Satisfies(Precision precision, Precision floor) {
 
 constexpr std::array<absl::string_view, 2> kHostOrder = {"openblas",
                                                          "reference"};
-constexpr std::array<absl::string_view, 3> kDeviceOrder = {
-    "cublas", "double_buffered", "naive"};
+// Measured on an H200 (kernels/cuda/README.md); elsewhere the sm90 kernels are
+// not there, and the rest of the order holds. A kernel below the precision
+// asked for is passed over.
+constexpr std::array<absl::string_view, 5> kLargeDeviceOrder = {
+    "sm90_bf16x6", "sm90_ffma", "cublas", "double_buffered", "naive"};
+constexpr std::array<absl::string_view, 5> kLargeLibraryFirstOrder = {
+    "sm90_bf16x6", "cublas", "sm90_ffma", "double_buffered", "naive"};
+constexpr std::array<absl::string_view, 4> kDeviceOrder = {
+    "sm90_ffma", "cublas", "double_buffered", "naive"};
+constexpr std::array<absl::string_view, 4> kLibraryFirstOrder = {
+    "cublas", "sm90_ffma", "double_buffered", "naive"};
 // A product of one tile and a short k is over before a second launch could
 // start, so it goes where a whole batch is one launch.
-constexpr std::array<absl::string_view, 3> kSmallDeviceOrder = {
-    "double_buffered", "cublas", "naive"};
+constexpr std::array<absl::string_view, 4> kSmallDeviceOrder = {
+    "double_buffered", "cublas", "sm90_ffma", "naive"};
 
 bool IsSmall(const GemmShape& s) {
   return s.m <= 128 && s.n <= 128 && s.k <= 256;
 }
 
+// Where cuBLAS is ahead of sm90_ffma: half of a tile's rows would be idle, or
+// one tile would be cut into more slices than can be added up quickly.
+bool IsSkinnyOrDeep(const GemmShape& s) {
+  return s.m <= 64 || s.n <= 64 ||
+         (s.k > 8192 && s.m * s.n <= int64_t{512} * 512);
+}
+
+// sm90_ffma first copies an operand that is not aligned. With a short k that is
+// not made up for.
+bool IsShortAndUnaligned(const SgemmArgs& args) {
+  const auto is_aligned = [](const float* x, int64_t ld) {
+    return reinterpret_cast<uintptr_t>(x) % 16 == 0 && ld % 4 == 0;
+  };
+  return args.shape.k < 2048 &&
+         (!is_aligned(args.a, args.lda) || !is_aligned(args.b, args.ldb));
+}
+
+// Where it is made up for that sm90_bf16x6 splits the operands first.
+bool IsLarge(const GemmShape& s) {
+  return s.k >= 1024 && s.m >= 1024 && s.n >= 1024 &&
+         static_cast<double>(s.m) * s.n >= 1536.0 * 1536.0;
+}
+
 std::span<const absl::string_view> Order(MemorySpace space,
-                                         const GemmShape& shape) {
+                                         const SgemmArgs& args) {
+  const GemmShape& s = args.shape;
   if (space == MemorySpace::kHost) return kHostOrder;
-  if (IsSmall(shape)) return kSmallDeviceOrder;
-  return kDeviceOrder;
+  if (IsSmall(s)) return kSmallDeviceOrder;
+  const bool library_first = IsSkinnyOrDeep(s) || IsShortAndUnaligned(args);
+  if (IsLarge(s)) {
+    return library_first ? kLargeLibraryFirstOrder : kLargeDeviceOrder;
+  }
+  return library_first ? kLibraryFirstOrder : kDeviceOrder;
 }
 
 absl::StatusOr<const SgemmKernel*> SelectAuto(const KernelRegistry& registry,
@@ -56,7 +94,7 @@ absl::StatusOr<const SgemmKernel*> SelectAuto(const KernelRegistry& registry,
                                               const SgemmArgs& args,
                                               Precision precision) {
   std::string reasons;
-  for (absl::string_view name : Order(space, args.shape)) {
+  for (absl::string_view name : Order(space, args)) {
     absl::StatusOr<const SgemmKernel*> kernel = registry.Find(name);
     absl::Status status = kernel.status();
     if (status.ok() && !Satisfies((*kernel)->info().precision, precision)) {

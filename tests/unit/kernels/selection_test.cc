@@ -92,6 +92,43 @@ TEST_F(SelectKernelTest, AutoOnADeviceGoesByTheShape) {
   EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "cublas");
 }
 
+TEST_F(SelectKernelTest, AutoOnHopperGoesByShapeAlignmentAndPrecision) {
+  for (const char* name : {"naive", "double_buffered", "cublas", "sm90_ffma"}) {
+    Add(name, MemorySpace::kDevice);
+  }
+  Add("sm90_bf16x6", MemorySpace::kDevice, Precision::kFp32Emulated);
+  const auto select = [&](const GemmShape& shape, Precision precision) {
+    return Select(MemorySpace::kDevice, shape, precision);
+  };
+  constexpr GemmShape kHuge{4096, 4096, 1024};
+  EXPECT_EQ(select(kHuge, Precision::kFp32), "sm90_ffma");
+  EXPECT_EQ(select(kHuge, Precision::kFp32Emulated), "sm90_bf16x6");
+  EXPECT_EQ(select(kHuge, Precision::kTf32), "sm90_bf16x6");
+  EXPECT_EQ(select(kLarge, Precision::kFp32Emulated), "sm90_ffma");
+  EXPECT_EQ(select(kSmall, Precision::kFp32Emulated), "double_buffered");
+  // Skinny, deep.
+  EXPECT_EQ(select({32, 4096, 4096}, Precision::kFp32), "cublas");
+  EXPECT_EQ(select({4096, 32, 4096}, Precision::kFp32Emulated), "cublas");
+  EXPECT_EQ(select({256, 256, 65536}, Precision::kFp32), "cublas");
+}
+
+TEST_F(SelectKernelTest, AutoOnHopperCopiesNoOperandForAShortK) {
+  Add("cublas", MemorySpace::kDevice);
+  Add("sm90_ffma", MemorySpace::kDevice);
+  const KernelRegistry registry(std::move(entries_));
+  const auto select = [&](int64_t k, int64_t lda, int64_t ldb) {
+    const auto kernel = SelectKernel(
+        registry, MemorySpace::kDevice,
+        {.shape = {4096, 4096, k}, .lda = lda, .ldb = ldb, .ldc = 4096},
+        Precision::kFp32, "auto");
+    return kernel.ok() ? (*kernel)->info().name : kernel.status().ToString();
+  };
+  EXPECT_EQ(select(1024, 1024, 4096), "sm90_ffma");
+  EXPECT_EQ(select(1024, 1025, 4096), "cublas");
+  EXPECT_EQ(select(1024, 1024, 4097), "cublas");
+  EXPECT_EQ(select(2048, 2049, 4097), "sm90_ffma");
+}
+
 TEST_F(SelectKernelTest, AutoWithoutCublasIsOurOwn) {
   Add("naive", MemorySpace::kDevice);
   Add("double_buffered", MemorySpace::kDevice);
