@@ -34,7 +34,7 @@ bool Satisfies(Precision precision, Precision floor) {
 
 constexpr std::array<absl::string_view, 2> kHostOrder = {"openblas",
                                                          "reference"};
-// Measured on an H200 (kernels/cuda/README.md); elsewhere the sm90 kernels are
+// Measured on an H200 (kernels/README.md); elsewhere the sm90 kernels are
 // not there, and the rest of the order holds. A kernel below the precision
 // asked for is passed over.
 constexpr std::array<absl::string_view, 5> kLargeDeviceOrder = {

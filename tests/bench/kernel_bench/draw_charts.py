@@ -26,6 +26,7 @@ STYLES = {
     "double_buffered": ("#0072B2", "o", "solid"),
     "cublas": ("#D55E00", "D", (0, (6, 2))),
     "sm90_ffma": ("#009E73", "v", "solid"),
+    "sm90_bf16x6": ("#CC79A7", "P", (0, (4, 1))),
 }
 
 
@@ -75,7 +76,8 @@ def main():
     axes.axhline(ceiling, color="#888888", linewidth=1)
     axes.text(sizes[0], ceiling + 0.7, f"FFMA ceiling, measured: {ceiling:.1f}",
               color="#555555", fontsize=9)
-    axes.set_ylim(0, ceiling + 5)
+    highest = max(y for points in tflops.values() for _, y in points)
+    axes.set_ylim(0, max(ceiling, highest) + 5)
     axes.set_title(f"SGEMM on an {device['name']}")
     axes.legend(loc="upper left", bbox_to_anchor=(0, 0.92), fontsize=9)
     figure.tight_layout()
