@@ -183,6 +183,7 @@ __global__ void __launch_bounds__(Bf16x6Tile::kThreads, 1)
     Bf16x6(const __grid_constant__ CUtensorMap map_a,
            const __grid_constant__ CUtensorMap map_b,
            const __grid_constant__ Bf16x6Problem p) {
+#if defined(GEMMD_SM90A)
   using T = Bf16x6Tile;
   extern __shared__ uint8_t shared[];
   if (!HoldsInBf16(*p.findings, p.log2_k)) {
@@ -311,6 +312,7 @@ __global__ void __launch_bounds__(Bf16x6Tile::kThreads, 1)
                         tile.sums[i + 3]);
     }
   }
+#endif
 }
 
 }  // namespace gemmd::sm90

@@ -162,18 +162,22 @@ absl::Status LaunchCluster(const ClusterKernel& kernel, bool transpose_a,
       "launch of FfmaCluster");
 }
 
-// The code here is for compute capability 9.0 alone, and is left out of builds
-// for other architectures.
-absl::Status CheckSm90() {
+// Shows in its attributes, without being run, whether the device gets code for
+// sm_90a: only there it has a shared variable.
+__global__ void Sm90aProbe() {
+#if defined(GEMMD_SM90A)
+  __shared__ volatile int compiled;
+  compiled = 1;
+#endif
+}
+
+bool HasSm90aCode() {
   cudaFuncAttributes attributes;
-  if (cudaFuncGetAttributes(
-          &attributes, &sm90::FfmaStreamK<LayoutA::kAlongK>) == cudaSuccess) {
-    return absl::OkStatus();
+  if (cudaFuncGetAttributes(&attributes, &Sm90aProbe) != cudaSuccess) {
+    cudaGetLastError();  // or the next launch would report it
+    return false;
   }
-  cudaGetLastError();  // or the next launch would report it
-  return absl::FailedPreconditionError(
-      "this build has no code of this kernel for the device; it needs compute "
-      "capability 9.0 (H100, H200) and a build for 90a");
+  return attributes.sharedSizeBytes > 0;
 }
 
 // What the plan wants to know of the current device.
@@ -206,8 +210,11 @@ absl::StatusOr<FfmaDevice> LookAtDevice() {
 }  // namespace
 
 absl::StatusOr<Sm90Ffma> Sm90Ffma::Create() {
-  absl::Status runs = CheckSm90();
-  if (!runs.ok()) return runs;
+  if (!HasSm90aCode()) {
+    return absl::FailedPreconditionError(
+        "this build has no code of this kernel for the device; it needs "
+        "compute capability 9.0 (H100, H200) and a build for 90a");
+  }
   absl::StatusOr<FfmaDevice> device = LookAtDevice();
   if (!device.ok()) return device.status();
   return Sm90Ffma(*device);

@@ -74,6 +74,7 @@ __global__ void __launch_bounds__(kFfmaThreads, 2)
     FfmaStreamK(const __grid_constant__ CUtensorMap map_a,
                 const __grid_constant__ CUtensorMap map_b,
                 const __grid_constant__ FfmaStreamKProblem p) {
+#if defined(GEMMD_SM90A)
   using Tile = FfmaTile<kLayoutA, 8, 16>;
   extern __shared__ uint8_t shared[];
   if (p.only_if != nullptr && *p.only_if == 0) return;
@@ -122,6 +123,7 @@ __global__ void __launch_bounds__(kFfmaThreads, 2)
       }
     }
   }
+#endif
 }
 
 // ----- a tile for a cluster -----
@@ -168,6 +170,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     FfmaCluster(const __grid_constant__ CUtensorMap map_a,
                 const __grid_constant__ CUtensorMap map_b,
                 const __grid_constant__ FfmaClusterProblem p) {
+#if defined(GEMMD_SM90A)
   namespace cg = cooperative_groups;
   using Tile = typename Shape::Tile;
   extern __shared__ uint8_t shared[];
@@ -257,6 +260,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     p.output.Store(m + row, n + four * 4, sum);
   }
   cluster.sync();  // nobody leaves while others read its shared memory
+#endif
 }
 
 }  // namespace gemmd::sm90

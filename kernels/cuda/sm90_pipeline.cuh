@@ -9,6 +9,13 @@
 
 #include <cstdint>
 
+// Defined where device code is compiled for sm_90a, whose instructions no other
+// architecture has, the plain sm_90 included. Elsewhere kernels are left empty,
+// and never launched (HasSm90aCode in sm90_ffma.cu).
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define GEMMD_SM90A
+#endif
+
 namespace gemmd::sm90 {
 
 // The address of shared memory as the instructions below take it.
