@@ -48,7 +48,7 @@ constexpr std::array<absl::string_view, 4> kLibraryFirstOrder = {
 // A product of one tile and a short k is over before a second launch could
 // start, so it goes where a whole batch is one launch.
 constexpr std::array<absl::string_view, 4> kSmallDeviceOrder = {
-    "double_buffered", "cublas", "sm90_ffma", "naive"};
+    "small_tiles", "double_buffered", "cublas", "naive"};
 
 bool IsSmall(const GemmShape& s) {
   return s.m <= 128 && s.n <= 128 && s.k <= 256;

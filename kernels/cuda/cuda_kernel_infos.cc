@@ -31,6 +31,9 @@ std::vector<KernelInfo> CudaKernelInfos() {
       DeviceKernel("double_buffered", kFused,
                    "CUDA, conflict_free that loads the next tile while it "
                    "computes this one"),
+      DeviceKernel("small_tiles", kFused,
+                   "CUDA, 32 x 32 tiles by cp.async: for small products, alone "
+                   "or in batches"),
       DeviceKernel("cublas", kBackToBack,
                    "CUDA, cuBLAS cublasSgemm, never TF32"),
       DeviceKernel("sm90_ffma", kBackToBack,

@@ -35,6 +35,7 @@ MadeKernel Make(const KernelInfo& info) {
       {"block_tiled", &MakeBlockTiledSgemm},
       {"conflict_free", &MakeConflictFreeSgemm},
       {"double_buffered", &MakeDoubleBufferedSgemm},
+      {"small_tiles", &MakeSmallTilesSgemm},
       {"cublas", &MakeCublasSgemm},
       {"sm90_ffma", &MakeSm90FfmaSgemm},
       {"sm90_bf16x6", &MakeSm90Bf16x6Sgemm},

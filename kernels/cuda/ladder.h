@@ -18,6 +18,7 @@ MadeKernel MakeNaiveSgemm(KernelInfo info);
 MadeKernel MakeBlockTiledSgemm(KernelInfo info);
 MadeKernel MakeConflictFreeSgemm(KernelInfo info);
 MadeKernel MakeDoubleBufferedSgemm(KernelInfo info);
+MadeKernel MakeSmallTilesSgemm(KernelInfo info);
 MadeKernel MakeCublasSgemm(KernelInfo info);
 
 }  // namespace gemmd

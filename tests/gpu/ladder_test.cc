@@ -34,7 +34,7 @@ TEST_P(LadderTest, EveryStepGivesTheBitsOfTheFirst) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, LadderTest,
                          testing::Values("block_tiled", "conflict_free",
-                                         "double_buffered"),
+                                         "double_buffered", "small_tiles"),
                          [](const testing::TestParamInfo<std::string>& info) {
                            return info.param;
                          });

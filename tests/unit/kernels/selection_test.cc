@@ -92,6 +92,13 @@ TEST_F(SelectKernelTest, AutoOnADeviceGoesByTheShape) {
   EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "cublas");
 }
 
+TEST_F(SelectKernelTest, AutoForSmallProductsHasSmallTiles) {
+  Add("double_buffered", MemorySpace::kDevice);
+  Add("small_tiles", MemorySpace::kDevice);
+  EXPECT_EQ(Select(MemorySpace::kDevice, kSmall), "small_tiles");
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "double_buffered");
+}
+
 TEST_F(SelectKernelTest, AutoOnHopperGoesByShapeAlignmentAndPrecision) {
   for (const char* name : {"naive", "double_buffered", "cublas", "sm90_ffma"}) {
     Add(name, MemorySpace::kDevice);
