@@ -45,8 +45,8 @@ constexpr std::array<absl::string_view, 4> kDeviceOrder = {
     "sm90_ffma", "cublas", "double_buffered", "naive"};
 constexpr std::array<absl::string_view, 4> kLibraryFirstOrder = {
     "cublas", "sm90_ffma", "double_buffered", "naive"};
-// A product of one tile and a short k is over before a second launch could
-// start, so it goes where a whole batch is one launch.
+// A small product is over before a second launch could start, so it goes where
+// a whole batch is one launch.
 constexpr std::array<absl::string_view, 4> kSmallDeviceOrder = {
     "small_tiles", "double_buffered", "cublas", "naive"};
 
