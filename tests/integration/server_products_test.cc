@@ -1,6 +1,14 @@
 // Products, information and refusals of a whole server, over gRPC.
 
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <future>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -73,6 +81,53 @@ TEST_F(ServerProductsTest, AreTheSameBitsEveryTime) {
     ASSERT_TRUE(Sgemm(request, &again).ok());
     EXPECT_EQ(again.c(), first.c());
   }
+}
+
+// I6 at the wire: neither batch-mates nor load nor transport change bits.
+TEST(ServerBitsTest, AreThoseOfTheProductAloneAmongMatesAndOverEachTransport) {
+  std::string directory = ::testing::TempDir() + "/gemmd_bits_XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  ServerOptions options = testing::TestOptions();
+  options.unix_socket = directory + "/socket";
+  // What comes within this shares a batch.
+  options.max_queue_delay = absl::Milliseconds(300);
+  RunningServer server(options);
+  const std::shared_ptr<grpc::Channel> channels[] = {
+      server.Connect(),
+      grpc::CreateChannel("unix:" + options.unix_socket,
+                          grpc::InsecureChannelCredentials())};
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+
+  for (const char* kernel : {"openblas", "reference"}) {
+    const auto multiply = [&](int transport, uint64_t product_seed) {
+      v1::SgemmRequest request = RandomRequest(65, 33, 129, product_seed);
+      request.set_kernel(kernel);
+      grpc::ClientContext context;
+      v1::SgemmResponse response;
+      const grpc::Status status = v1::GemmService::NewStub(channels[transport])
+                                      ->Sgemm(&context, request, &response);
+      EXPECT_TRUE(status.ok()) << status.error_message();
+      return response;
+    };
+    const v1::SgemmResponse alone = multiply(0, seed);
+    EXPECT_EQ(alone.execution().batch_size(), 1);
+    EXPECT_EQ(multiply(1, seed).c(), alone.c());
+
+    std::vector<std::thread> mates;
+    for (int i = 1; i <= 64; ++i) {
+      mates.emplace_back([&, i] { multiply(i % 2, seed + i); });
+    }
+    auto over_unix =
+        std::async(std::launch::async, [&] { return multiply(1, seed); });
+    for (const v1::SgemmResponse& among :
+         {multiply(0, seed), over_unix.get()}) {
+      EXPECT_GT(among.execution().batch_size(), 1);
+      EXPECT_EQ(among.c(), alone.c()) << kernel;
+    }
+    for (std::thread& mate : mates) mate.join();
+  }
+  std::filesystem::remove_all(directory);
 }
 
 TEST_F(ServerProductsTest, OfNothingAreValid) {

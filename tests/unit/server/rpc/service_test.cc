@@ -413,17 +413,6 @@ TEST_F(ServiceTest, AnOldConnectionIsReplacedWithoutAFailure) {
   }
 }
 
-TEST_F(ServiceTest, AConnectionAgePastGrpcsRangeIsTaken) {
-  testing::internal::CaptureStderr();
-  RpcOptions options;
-  options.max_connection_age = absl::Hours(24 * 365);
-  StartServer(options);
-  EXPECT_TRUE(Multiply().ok());
-  EXPECT_TRUE(FlushLog());
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              Not(HasSubstr("max_connection_age")));
-}
-
 TEST_F(ServiceTest, ADrainingServerRefusesWithRetryInfo) {
   StartServer();
   server_->RefuseNew();
