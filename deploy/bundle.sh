@@ -58,14 +58,16 @@ install_programs() {
 }
 
 # OpenBLAS is loaded when a program runs, so that no program names it.
-openblas=$(/sbin/ldconfig -p | sed -n 's/.*libopenblas\.so\.0 (.*x86-64.*) => //p' |
-  head -n 1)
+openblas() {
+  /sbin/ldconfig -p |
+    sed -n 's/.*libopenblas\.so\.0 (.*x86-64.*) => //p' | head -n 1
+}
 
 # The libraries that the programs need, directly or not: "SONAME PATH" a line.
 # Once they are copied, PATH is in the tree.
 needed_libraries() {
-  echo "libopenblas.so.0 $openblas"
-  { programs && echo "$openblas"; } | xargs -n 1 ldd |
+  echo "libopenblas.so.0 $(openblas)"
+  { programs && openblas; } | xargs -n 1 ldd |
     awk -v host="$host_libraries" \
       '$2 == "=>" && $1 !~ host && $1 != "libopenblas.so.0" {print $1, $3}' |
     sort -u

@@ -24,11 +24,11 @@ test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   # the generated Python client, and NumPy as the independent witness
   python3 python3-grpcio python3-protobuf python3-numpy
-  patchelf  # deploy/bundle.sh
+  git patchelf  # deploy/bundle.sh
 )
 ci_packages=(
   clang clang-format-14 clang-tidy-14 libclang-rt-14-dev
-  git shellcheck valgrind
+  shellcheck valgrind
 )
 
 packages=("${build_packages[@]}")

@@ -3,7 +3,7 @@
 # needs no GPU. Works from any directory. The last line says how many test cases
 # passed, failed and were skipped; the exit code is 0 when none failed.
 #
-#   tests/run.sh [CTEST ARGUMENT...]      for instance: tests/run.sh -R Npy
+#   tests/run.sh [CTEST ARGUMENT...]      for instance: tests/run.sh -R npy
 #
 # Environment:
 #   GEMMD_PRESET        the CMake preset to build and test (dev)
