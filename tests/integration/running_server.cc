@@ -118,14 +118,17 @@ void FillOperand(int64_t rows, int64_t cols, std::mt19937_64& random,
   for (float& value : values) value = uniform(random);
   operand->set_rows(rows);
   operand->set_cols(cols);
-  operand->set_data(values.data(), values.size() * sizeof(float));
+  operand->set_data(std::string(reinterpret_cast<const char*>(values.data()),
+                                values.size() * sizeof(float)));
 }
 
 // The packed matrix of an operand or an answer.
 struct Matrix {
   Matrix(const std::string& data, int64_t cols_)
       : values(data.size() / sizeof(float)), cols(cols_) {
-    std::memcpy(values.data(), data.data(), data.size());
+    if (!values.empty()) {
+      std::memcpy(values.data(), data.data(), data.size());
+    }
   }
   double at(int64_t row, int64_t col, bool transposed = false) const {
     return transposed ? values[col * cols + row] : values[row * cols + col];
