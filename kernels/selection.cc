@@ -141,7 +141,7 @@ absl::StatusOr<const SgemmKernel*> SelectKernel(const KernelRegistry& registry,
                                                 const SgemmArgs& args,
                                                 Precision precision,
                                                 absl::string_view name) {
-  const absl::StatusOr<const SgemmKernel*> kernel =
+  absl::StatusOr<const SgemmKernel*> kernel =
       name.empty() || name == "auto"
           ? SelectAuto(registry, space, args, precision)
           : SelectNamed(registry, space, args, precision, name);

@@ -53,7 +53,7 @@ FfmaPlan PlanFfma(int64_t m, int64_t n, int64_t k, const FfmaDevice& device) {
   for (const ClusterCost& cost : kClusterCosts) {
     // Past a few rounds stream-K is always ahead.
     const int64_t tiles = CeilDiv(m, cost.tile) * CeilDiv(n, cost.tile);
-    if (tiles > 8 * device.sm_count) continue;
+    if (tiles > int64_t{8} * device.sm_count) continue;
     for (int slices = 1; slices <= std::min<int64_t>(kMaxFfmaSlices, steps);
          ++slices) {
       const double time = ClusterTime(cost, tiles, steps, slices, device);

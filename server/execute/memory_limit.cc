@@ -7,6 +7,7 @@
 #include <fstream>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace gemmd {
@@ -47,7 +48,8 @@ std::optional<size_t> ContainerMemoryLimit(const std::string& root,
   for (std::string group : Groups(membership)) {
     while (true) {
       Lower(root + group + "/memory.max", least);
-      Lower(root + "/memory" + group + "/memory.limit_in_bytes", least);
+      Lower(absl::StrCat(root, "/memory", group, "/memory.limit_in_bytes"),
+            least);
       if (group.empty()) break;
       group.resize(group.rfind('/') == std::string::npos ? 0
                                                          : group.rfind('/'));
