@@ -96,6 +96,7 @@ TEST(ServerInvariantsTest, TheBackendGoesAfterAllThatCouldUseIt) {
       });
   running.store(&server);
   std::vector<std::future<grpc::Status>> products;
+  products.reserve(3);
   for (int i = 0; i < 3; ++i) {
     products.push_back(std::async(std::launch::async, [&server] {
       v1::SgemmResponse response;
@@ -118,7 +119,7 @@ TEST(ServerInvariantsTest, TheBackendGoesAfterAllThatCouldUseIt) {
 TEST(ServerInvariantsTest, AnAnswerHoldsNothingOfTheRequestsBeforeIt) {
   RunningServer server;
   v1::SgemmRequest secret = RandomRequest(64, 64, 64, 1);
-  const std::string values(64 * 64 * sizeof(float), 'A');
+  const std::string values(size_t{64} * 64 * sizeof(float), 'A');
   secret.mutable_a()->set_data(values);
   secret.mutable_b()->set_data(values);
   for (const auto& [m, n, k] : {std::tuple{7, 9, 0}, {33, 65, 1}, {1, 1, 5}}) {
@@ -133,7 +134,8 @@ TEST(ServerInvariantsTest, AnAnswerHoldsNothingOfTheRequestsBeforeIt) {
       ASSERT_TRUE(status.ok()) << status.error_message();
       EXPECT_LE(testing::ErrorRatio(request, response), 1.0);
       if (alpha == 0 || k == 0) {
-        EXPECT_EQ(response.c(), std::string(m * n * sizeof(float), '\0'));
+        EXPECT_EQ(response.c(),
+                  std::string(size_t(m) * n * sizeof(float), '\0'));
       }
       EXPECT_THAT(response.SerializeAsString(),
                   Not(::testing::HasSubstr("AAAA")));
