@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/registry.h"
+#include "server/execute/resident_memory.h"
 #include "server/execute/staging.h"
 #include "server/schedule/batch_queue.h"
 
@@ -70,6 +71,28 @@ class Device {
   // Runs every kernel once and fills pools and lazily loaded modules, so that
   // the first request is as fast as the hundredth. Blocks; under 10 s.
   virtual absl::Status Warm() = 0;
+
+  // Memory for a resident matrix, from a part of the device set aside for them.
+  // RESOURCE_EXHAUSTED when there is not so much in one piece now. Takes well
+  // under 10 us once warm (I3).
+  virtual absl::StatusOr<std::unique_ptr<ResidentMemory>> AllocateResident(
+      size_t bytes);
+  virtual size_t resident_capacity() const { return 0; }
+
+  // Copies between staging and resident memory, asynchronous and beside the
+  // batches. `done` is called once, on a thread of the device's, and has the
+  // staging memory back; the resident memory must live until then. Ranges lie
+  // inside. An error is the device's fault, as in BatchReport::status.
+  using CopyDone = absl::AnyInvocable<void(absl::Status, StagingBuffer) &&>;
+  virtual void CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
+                      CopyDone done);
+  virtual void CopyOut(const ResidentMemory& from, size_t offset,
+                       StagingBuffer to, CopyDone done);
+
+  // Copies all of `from`, which may be another device's of the same backend,
+  // into `to`, which is this device's and as large.
+  virtual void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+                        absl::AnyInvocable<void(absl::Status) &&> done);
 };
 
 // The devices of one kind, and the staging memory that suits them.
@@ -94,6 +117,8 @@ struct BackendOptions {
   std::vector<int> devices;
   // Staging memory, at most; never more than half of what there is.
   size_t staging_bytes = size_t{4} << 30;
+  // Of each device, for resident matrices. --matrix-store-bytes
+  size_t resident_bytes = 0;
   // Told, in one line for the operator, of devices that are there and not used.
   std::function<void(absl::string_view)> warn = {};
 };

@@ -11,8 +11,10 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "kernels/sgemm.h"
+#include "server/execute/host_slice.h"
 #include "server/execute/staging.h"
 #include "server/monotonic_time.h"
+#include "server/store/resident_matrix.h"
 
 namespace gemmd {
 
@@ -28,24 +30,40 @@ struct StageSeconds {
   double d2h = 0;
 };
 
-// An operand within its task's input block.
-struct StagedOperand {
-  size_t offset = 0;              // bytes; a multiple of 256
-  int64_t leading_dimension = 0;  // elements
+// Where an operand lies: in its task's input block, unless one of the two below
+// is set.
+struct TaskOperand {
+  size_t offset = 0;                               // bytes; a multiple of 256
+  int64_t leading_dimension = 0;                   // elements
+  std::shared_ptr<const ResidentMatrix> resident;  // packed
+  HostSlice shared;
 };
 
-// What is to be computed. The numbers lie in staging memory: A and B in
-// `input`, C in `output`, which is packed (ldc = n) and, when beta != 0, holds
-// C before the run.
+// The task may run on any device.
+inline constexpr int kAnyDevice = -1;
+
+// What is to be computed.
+//
+// C's place is `output`, packed (ldc = n), unless one of the other two outputs
+// is set. When beta != 0, C is read from `c`; one that is neither resident nor
+// shared stands where the product will, in `output`, or for an output elsewhere
+// in `input` at its offset.
 struct TaskSpec {
   GemmShape shape;
   float alpha = 1.0f;
   float beta = 0.0f;
   const SgemmKernel* kernel = nullptr;  // never null
-  StagedOperand a;
-  StagedOperand b;
+  TaskOperand a;
+  TaskOperand b;
+  TaskOperand c;
   StagingBuffer input;
   StagingBuffer output;
+  std::shared_ptr<ResidentMatrix> output_resident;  // of nobody else yet
+  HostSlice output_shared;
+  int64_t output_leading_dimension = 0;  // of output_shared, in elements
+
+  // Where its resident operands and output are.
+  int device = kAnyDevice;
 
   std::string client;  // who asks: fairness and quotas
   Priority priority = Priority::kInteractive;
@@ -53,13 +71,15 @@ struct TaskSpec {
   MonotonicTime arrival;      // when the call's message was there
   double decode_seconds = 0;  // until now
 
+  // Of staging memory.
   size_t bytes() const { return input.size() + output.size(); }
 };
 
 // How a task ended.
 struct TaskResult {
   absl::Status status;
-  StagingBuffer output;  // C, packed; empty unless status is OK
+  // C, packed; empty unless status is OK, and where C went elsewhere.
+  StagingBuffer output;
   StageSeconds seconds;
   int device = 0;
   int batch_size = 1;

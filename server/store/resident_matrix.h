@@ -1,0 +1,56 @@
+// A matrix's numbers on the devices.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "server/execute/resident_memory.h"
+#include "server/mutex.h"
+
+namespace gemmd {
+
+// The numbers of one matrix, packed row-major (the leading dimension is cols),
+// on one or more devices. Once published under an id they never change: what
+// writes to an id (an output, an accumulation) makes a new ResidentMatrix and
+// puts it in the place of the old one, which lives until its last user lets go.
+// So a product may read and replace the same id, and a deletion, an expiry or
+// an eviction never takes numbers from under anybody.
+//
+// Shared by std::shared_ptr; the number of users is its count. Thread-safe.
+class ResidentMatrix {
+ public:
+  // rows * cols * 4 bytes must not overflow and be at most memory->size().
+  ResidentMatrix(int64_t rows, int64_t cols,
+                 std::unique_ptr<ResidentMemory> memory);
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  size_t bytes() const;  // of the numbers, on one device
+
+  // The device it was made on.
+  int home() const { return home_; }
+
+  // Its numbers on a device; null where that device has none.
+  std::byte* data(int device) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Adds the numbers on another device, copied already.
+  void AddCopy(std::unique_ptr<ResidentMemory> memory) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Devices that have it, in ascending order.
+  std::vector<int> devices() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What it holds on all devices.
+  size_t device_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  const int64_t rows_;
+  const int64_t cols_;
+  const int home_;
+  mutable Mutex mu_;
+  std::vector<std::unique_ptr<ResidentMemory>> copies_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace gemmd
