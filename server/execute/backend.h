@@ -3,9 +3,11 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -106,6 +108,14 @@ class Backend {
   virtual MemorySpace kernel_space() const = 0;
   virtual std::span<const std::unique_ptr<Device>> devices() const = 0;
   virtual StagingPool& staging() = 0;
+
+  // Makes memory of a client's (a HostSlice's region) as quick to copy from and
+  // to as staging memory, until Unpin with the same address. Page-aligned; may
+  // block. An error means that it stays as it was, which is slower and right.
+  virtual absl::Status Pin(std::byte* data, size_t bytes) {
+    return absl::OkStatus();
+  }
+  virtual void Unpin(std::byte* data) {}
 };
 
 struct BackendOptions {
@@ -117,8 +127,9 @@ struct BackendOptions {
   std::vector<int> devices;
   // Staging memory, at most; never more than half of what there is.
   size_t staging_bytes = size_t{4} << 30;
-  // Of each device, for resident matrices. --matrix-store-bytes
-  size_t resident_bytes = 0;
+  // Of each device, for resident matrices. --matrix-store-bytes; nullopt: half
+  // of what a GPU has free, a quarter of the container's memory on a CPU.
+  std::optional<size_t> resident_bytes = 0;
   // Told, in one line for the operator, of devices that are there and not used.
   std::function<void(absl::string_view)> warn = {};
 };

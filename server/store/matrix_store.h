@@ -15,18 +15,21 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/execute/backend.h"
+#include "server/monotonic_time.h"
 #include "server/store/resident_matrix.h"
 
 namespace gemmd {
 
 struct MatrixStoreOptions {
-  // Of each device, for numbers and what is derived from them.
-  // --matrix-store-bytes
+  // Of each device, at most; 0: all that it sets aside
+  // (BackendOptions::resident_bytes).
   size_t bytes = 0;
   // Since a matrix's last use, where the request says nothing. --matrix-ttl
   absl::Duration ttl = absl::Minutes(15);
   // The longest that a request may ask for.
   absl::Duration max_ttl = absl::Hours(24);
+  // After this an upload that no stream carries any more is given up.
+  absl::Duration abandon_after = absl::Seconds(30);
   // Of one client, over all devices; 0: half of all there is.
   size_t client_bytes = 0;
 };
@@ -46,9 +49,9 @@ struct UploadSpec {
 };
 
 // One stream's part of a matrix on its way to a device. Destroyed before Finish
-// has answered, it leaves the matrix as if its rows had never been sent; when
-// no stream carries the matrix any more and rows are missing, its memory is
-// given back after a while (an abandoned upload).
+// was called, it leaves the matrix as if its rows had never been sent; when no
+// stream carries the matrix any more and rows are missing, its memory is given
+// back after a while (an abandoned upload).
 //
 // Thread-compatible: one stream's calls come one after another.
 class MatrixUpload {
@@ -67,7 +70,12 @@ class MatrixUpload {
   // The next bytes of the stream's rows: begins their copy to the device and
   // returns. `copied` is called once, on a thread of the device's, when the
   // chunk's memory is free again; the caller reads on then, which bounds what
-  // is in flight. INVALID_ARGUMENT when it is more than missing_bytes().
+  // is in flight. Where a digest was announced, hashes the chunk first: about
+  // a millisecond a MiB, so not for a polling thread.
+  //
+  // An error means that `copied` is not called: INVALID_ARGUMENT when it is
+  // more than missing_bytes(); NOT_FOUND when the matrix was deleted or
+  // replaced meanwhile.
   virtual absl::Status Append(
       StagingBuffer chunk,
       absl::AnyInvocable<void(absl::Status) &&> copied) = 0;
@@ -77,10 +85,10 @@ class MatrixUpload {
     bool complete = false;  // every row of every stream is there
     bool already_held = false;
   };
-  // After the last Append: answers once this stream's rows are on the device.
-  // INVALID_ARGUMENT when bytes are missing, or when this was the last stream
-  // and the whole does not have the digest announced (then the matrix is
-  // dropped).
+  // After the last Append: answers once this stream's rows are on the device,
+  // maybe at once. The upload may be destroyed before that. INVALID_ARGUMENT
+  // when bytes are missing, or when this was the last stream and the whole does
+  // not have the digest announced (then the matrix is dropped).
   virtual void Finish(
       absl::AnyInvocable<void(absl::StatusOr<Result>) &&> done) = 0;
 };
@@ -108,13 +116,15 @@ struct MatrixInfo {
   int64_t uses = 0;
 };
 
-// Told what the store holds. Called with no lock held; must not block.
+// Told what becomes of matrices. Called with no lock held; must not block.
 class MatrixStoreObserver {
  public:
   virtual ~MatrixStoreObserver() = default;
   enum class Removal { kDeleted, kExpired, kEvicted, kReplaced, kAbandoned };
-  virtual void OnStoreSize(int64_t matrices, size_t bytes) = 0;
   virtual void OnRemoved(Removal why) = 0;
+  // A copy failed: the device cannot be trusted any more. As
+  // BatchObserver::OnDeviceFault, for the log.
+  virtual void OnDeviceFault(int device, const absl::Status& status) = 0;
 };
 
 // Ids are scoped to the client: nobody can see, use or guess another's.
@@ -123,6 +133,10 @@ class MatrixStoreObserver {
 // recently used first, of any client; when that is not enough the caller gets
 // RESOURCE_EXHAUSTED (QuotaFailure naming the flag, RetryInfo), or OUT_OF_RANGE
 // when it could never fit. A client over client_bytes evicts only its own.
+// Copies on further devices (CopyTo) are nobody's quota.
+//
+// A ttl that is not positive is INVALID_ARGUMENT, one over max_ttl
+// OUT_OF_RANGE.
 //
 // Time: a matrix expires `ttl` after its last use; uses are products, transfers
 // and Find. A thread of the store's looks after that.
@@ -159,14 +173,27 @@ class MatrixStore {
   virtual void CopyTo(std::shared_ptr<ResidentMatrix> matrix, int device,
                       absl::AnyInvocable<void(absl::Status) &&> done) = 0;
 
+  // Brings to.size() bytes of its numbers back, from byte `offset` on; they lie
+  // inside. `done` is called once, on a thread of the device's, with an error
+  // that is meant for the client.
+  virtual void Read(std::shared_ptr<const ResidentMatrix> matrix, size_t offset,
+                    StagingBuffer to, Device::CopyDone done) = 0;
+
   virtual std::vector<MatrixInfo> List(absl::string_view client) = 0;
 
   // NOT_FOUND with ResourceInfo. Uses under way go on.
   virtual absl::Status Delete(absl::string_view client,
                               absl::string_view id) = 0;
 
+  // Forgets what is past its time at `now`. The store's own thread does it with
+  // the present time; tests do it with a time of their own.
+  virtual void RemoveExpired(MonotonicTime now) = 0;
+
+  // Device bytes taken, of deleted matrices that are still used too; and at
+  // most.
   virtual size_t used_bytes() const = 0;
   virtual size_t capacity_bytes() const = 0;
+  virtual int64_t matrices() const = 0;  // ids, of complete ones
 };
 
 }  // namespace gemmd

@@ -16,12 +16,17 @@ size_t ResidentMatrix::bytes() const {
          sizeof(float);
 }
 
-std::byte* ResidentMatrix::data(int device) const {
+const ResidentMemory* ResidentMatrix::memory(int device) const {
   MutexLock lock(&mu_);
   for (const auto& copy : copies_) {
-    if (copy->device() == device) return copy->data();
+    if (copy->device() == device) return copy.get();
   }
   return nullptr;
+}
+
+std::byte* ResidentMatrix::data(int device) const {
+  const ResidentMemory* const copy = memory(device);
+  return copy == nullptr ? nullptr : copy->data();
 }
 
 void ResidentMatrix::AddCopy(std::unique_ptr<ResidentMemory> memory) {

@@ -33,7 +33,9 @@ class ResidentMatrix {
   // The device it was made on.
   int home() const { return home_; }
 
-  // Its numbers on a device; null where that device has none.
+  // Its numbers on a device; null where that device has none. Lives as long as
+  // the matrix.
+  const ResidentMemory* memory(int device) const ABSL_LOCKS_EXCLUDED(mu_);
   std::byte* data(int device) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Adds the numbers on another device, copied already.
