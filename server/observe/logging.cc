@@ -277,6 +277,15 @@ void LogFailedRequest(const FailedRequest& request,
   });
 }
 
+void LogGrpc(LogLevel level, absl::string_view detail, absl::string_view at) {
+  // Apart, so that debug lines cannot crowd out errors.
+  static auto* limits = new std::array<LineLimit, 2>;
+  WriteLimited(&(*limits)[level >= LogLevel::kWarn], level, "grpc", [&] {
+    return std::vector<LogField>{{"detail", std::string(detail)},
+                                 {"at", std::string(at)}};
+  });
+}
+
 void LogFailedLaunch(absl::string_view kernel, int device,
                      const absl::Status& status) {
   static auto* limit = new LineLimit;

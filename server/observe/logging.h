@@ -63,6 +63,10 @@ struct FailedRequest {
 inline constexpr int kFailedRequestLines = 20;
 void LogFailedRequest(const FailedRequest& request, const absl::Status& status);
 
+// A line of gRPC's own, limited in the same way: a client's bad connections can
+// make it write thousands a second.
+void LogGrpc(LogLevel level, absl::string_view detail, absl::string_view at);
+
 // Why a kernel's launch failed, which clients are not told: an error, limited
 // in the same way.
 void LogFailedLaunch(absl::string_view kernel, int device,
