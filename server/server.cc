@@ -249,10 +249,10 @@ absl::Status GemmServer::Shutdown() {
         {{"delay", absl::FormatDuration(options_.drain_delay)},
          {"timeout", absl::FormatDuration(options_.drain_timeout)}});
     WaitDrainDelay();
-    rpc_->RefuseNew();
     const MonotonicTime deadline =
         MonotonicClock::now() +
         absl::ToChronoNanoseconds(options_.drain_timeout);
+    rpc_->RefuseNew(deadline);
     const bool queue_done = scheduler_->Drain(deadline);
     const bool calls_done = rpc_->Shutdown(deadline);
     if (!queue_done || !calls_done) {

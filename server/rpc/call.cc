@@ -1,5 +1,6 @@
 #include "server/rpc/call.h"
 
+#include "absl/strings/str_cat.h"
 #include "proto/status.h"
 #include "server/rpc/client_status.h"
 #include "server/rpc/deadline.h"
@@ -14,7 +15,7 @@ Call::Call(CallEnvironment* environment, grpc::ServerCompletionQueue* queue,
 }
 
 Call::~Call() {
-  if (begun_) environment_->begun.Remove();
+  if (awaited_) environment_->awaited.Remove();
   environment_->calls.Remove();
 }
 
@@ -36,15 +37,25 @@ void Call::Arrived(bool ok) {
     return;
   }
   arrival_ = MonotonicClock::now();
-  begun_ = true;
-  environment_->begun.Add();
+  // Added before `refusing` is looked at: whoever sets it and then finds none
+  // knows that none is still to come. A client that asks again and again while
+  // the server drains must not hold it up.
+  environment_->awaited.Add();
+  awaited_ = !environment_->refusing.load();
+  if (!awaited_) environment_->awaited.Remove();
   request_bytes_ = RequestBytes();
   environment_->dependencies.metrics->CallStarted(method_);
   Renew();
   Begin();
 }
 
+void Call::RequestIsThere(size_t bytes) {
+  arrival_ = MonotonicClock::now();
+  request_bytes_ = bytes;
+}
+
 void Call::Finished(bool ok) {
+  if (!ok) NoteUnheardEnd();
   const double seconds = Seconds(MonotonicClock::now() - arrival_);
   Metrics& metrics = *environment_->dependencies.metrics;
   metrics.CallCompleted(method_, code_, seconds);
@@ -56,6 +67,19 @@ void Call::Finished(bool ok) {
     LogFailedRequest(request, status_);
   }
   LastEvent();
+}
+
+// The client, its connection or its deadline was gone before it had the answer:
+// that is then how the call has ended, whatever the answer was.
+void Call::NoteUnheardEnd() {
+  answer_bytes_ = 0;
+  if (code_ == grpc::CANCELLED || code_ == grpc::DEADLINE_EXCEEDED) return;
+  const bool late = MonotonicClock::now() >= Deadline();
+  code_ = late ? grpc::DEADLINE_EXCEEDED : grpc::CANCELLED;
+  status_ = absl::Status(
+      late ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled,
+      absl::StrCat("the client was gone before it had the answer: ",
+                   status_.ok() ? "the product" : status_.message()));
 }
 
 void Call::Done(bool ok) {

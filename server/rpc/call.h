@@ -42,8 +42,13 @@ class Call {
   // The client's request is there. On the polling thread.
   virtual void Begin() = 0;
 
-  // Of the request, before Begin; 0 where a call has no one request.
+  // Of the request, before Begin; 0 where a call has no one request, or has not
+  // received it yet.
   virtual size_t RequestBytes() const { return 0; }
+
+  // To be called when a request that came after Begin is there, before anything
+  // is made of it.
+  void RequestIsThere(size_t bytes);
 
   // The client or the deadline has ended the call before its Finish: `why` is
   // CANCELLED or DEADLINE_EXCEEDED. On the polling thread; Finish must still be
@@ -73,6 +78,7 @@ class Call {
  private:
   void Arrived(bool ok);
   void Finished(bool ok);
+  void NoteUnheardEnd();
   void Done(bool ok);
   void LastEvent();
 
@@ -81,7 +87,7 @@ class Call {
   const Method method_;
   grpc::ServerContext context_;
   MonotonicTime arrival_;
-  bool begun_ = false;  // set at the arrival
+  bool awaited_ = false;  // by a drain; set at the arrival
   size_t request_bytes_ = 0;
   // Written by End, read when its Finish has come through the queue.
   absl::Status status_;

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <grpcpp/support/async_stream.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
 #include <atomic>
@@ -15,15 +17,34 @@
 
 namespace gemmd {
 
+// The generated service with Sgemm, its first method, as a ReceivedCall wants
+// it: its request is read by the call, as that of a stream.
+class ReceivedSgemm : public v1::GemmService::Service {
+ public:
+  ReceivedSgemm() {
+    MarkMethodStreamed(kIndex, nullptr);
+    MarkMethodRaw(kIndex);
+  }
+
+  void RequestSgemm(
+      grpc::ServerContext* context,
+      grpc::ServerAsyncReader<grpc::ByteBuffer, grpc::ByteBuffer>* stream,
+      grpc::ServerCompletionQueue* queue, void* tag) {
+    RequestAsyncClientStreaming(kIndex, context, stream, queue, queue, tag);
+  }
+
+ private:
+  static constexpr int kIndex = 0;
+};
+
 // Every method asynchronous and raw: a call receives and answers byte buffers.
-using GemmAsyncService = v1::GemmService::WithRawMethod_Sgemm<
-    v1::GemmService::WithRawMethod_SgemmStream<
-        v1::GemmService::WithRawMethod_UploadMatrix<
-            v1::GemmService::WithRawMethod_DownloadMatrix<
-                v1::GemmService::WithRawMethod_ListMatrices<
-                    v1::GemmService::WithRawMethod_DeleteMatrix<
-                        v1::GemmService::WithRawMethod_GetServerInfo<
-                            v1::GemmService::Service>>>>>>>;
+using GemmAsyncService = v1::GemmService::WithRawMethod_SgemmStream<
+    v1::GemmService::WithRawMethod_UploadMatrix<
+        v1::GemmService::WithRawMethod_DownloadMatrix<
+            v1::GemmService::WithRawMethod_ListMatrices<
+                v1::GemmService::WithRawMethod_DeleteMatrix<
+                    v1::GemmService::WithRawMethod_GetServerInfo<
+                        ReceivedSgemm>>>>>>;
 using HealthAsyncService = grpc::health::v1::Health::WithRawMethod_Check<
     grpc::health::v1::Health::WithRawMethod_Watch<
         grpc::health::v1::Health::Service>>;
@@ -66,11 +87,11 @@ struct CallEnvironment {
   HealthAsyncService health_service;
   HealthRegistry health;
   LiveCount calls;     // offered, running or being answered
-  LiveCount begun;     // of those, the ones that a client began
+  LiveCount awaited;   // of those, the ones that began before the drain
   LiveCount decoding;  // products that have not reached the scheduler yet
   LiveCount answers;   // staging buffers that gRPC still sends from
   InflightProducts inflight;
-  std::atomic<bool> refusing{false};  // set once, read by each new product
+  std::atomic<bool> refusing{false};  // set once, read by each new call
   WorkerPool workers;  // last, so that its jobs end before the rest goes
 };
 

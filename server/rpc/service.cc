@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/rpc/call_environment.h"
 #include "server/rpc/completion_loop.h"
+#include "server/rpc/goodbye.h"
 #include "server/rpc/grpc_log.h"
 #include "server/rpc/health_calls.h"
 #include "server/rpc/info_call.h"
@@ -41,9 +42,6 @@ constexpr size_t kReceiveMarginBytes = size_t{16} << 20;
 constexpr absl::Duration kKeepalivePeriod = absl::Seconds(30);
 constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);
 constexpr absl::Duration kClientPingPeriod = absl::Seconds(5);
-
-// How long clients have to close their connections once all calls have ended.
-constexpr MonotonicDuration kGoodbye = std::chrono::milliseconds(100);
 
 // How long calls of a connection past its age may still take.
 constexpr absl::Duration kConnectionAgeGrace = absl::Minutes(5);
@@ -146,9 +144,9 @@ class RpcServerImpl final : public RpcServer {
   void SetServing(bool serving) override {
     environment_.health.SetServing(serving);
   }
-  void RefuseNew() override {
+  void RefuseNew(MonotonicTime deadline) override {
     environment_.refusing.store(true);
-    environment_.decoding.WaitForNone();
+    environment_.decoding.WaitForNoneUntil(deadline);
   }
   bool Shutdown(MonotonicTime deadline) override;
 
@@ -207,20 +205,17 @@ absl::Status RpcServerImpl::Open() {
 
 bool RpcServerImpl::Shutdown(MonotonicTime deadline) {
   if (server_ == nullptr || std::exchange(shut_down_, true)) return true;
-  RefuseNew();
+  RefuseNew(deadline);
   environment_.health.SetServing(false);
   environment_.health.EndAll();
   // The calls are waited for here and not by gRPC: its Shutdown also waits for
   // every connection to say goodbye, and a client that is idle (or stopped)
   // takes seconds or for ever to do so.
-  const bool in_time = environment_.begun.WaitForNoneUntil(deadline);
-  const MonotonicDuration goodbye =
-      in_time ? kGoodbye : MonotonicDuration::zero();
-  // Cancels what is left then, which ends its tasks, which posts their Finish;
-  // only when the last call is gone may the queues be shut down.
-  server_->Shutdown(
-      std::chrono::system_clock::now() +
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(goodbye));
+  const bool in_time = environment_.awaited.WaitForNoneUntil(deadline);
+  // Cancels what is left, which ends its tasks, which posts their Finish; only
+  // when the last call is gone may the queues be shut down.
+  EndConnections(port_, environment_.options.unix_socket, deadline);
+  server_->Shutdown(std::chrono::system_clock::now());
   environment_.calls.WaitForNone();
   loops_.clear();
   return in_time;

@@ -92,13 +92,15 @@ class RpcServer {
   virtual void SetServing(bool serving) = 0;
 
   // From now on new products are answered UNAVAILABLE with RetryInfo. Returns
-  // when those that were here before are with the scheduler, some milliseconds
-  // later, so that it may be drained without refusing one of them.
-  virtual void RefuseNew() = 0;
+  // when those that began before are with the scheduler, so that it may be
+  // drained without refusing one of them: some milliseconds later, but for
+  // requests that are still on their way, and at `deadline` at the latest.
+  virtual void RefuseNew(MonotonicTime deadline) = 0;
 
-  // Refuses new work, waits for the calls in progress until `deadline`, cancels
-  // what is left then, and returns when every call has ended. A product that a
-  // device is running is waited for in any case. True if nothing was cut off.
+  // Refuses new work, waits for the calls in progress until `deadline`, ends
+  // the connections, which cancels what is left then, and returns when every
+  // call has ended. A product that a device is running is waited for in any
+  // case. True if nothing was cut off.
   //
   // Needs: the scheduler still ends tasks (drain it first).
   virtual bool Shutdown(MonotonicTime deadline) = 0;

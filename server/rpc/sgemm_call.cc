@@ -11,30 +11,31 @@
 #include "proto/error_details.h"
 #include "server/rpc/client_identity.h"
 #include "server/rpc/operand_copy.h"
+#include "server/rpc/received_call.h"
 #include "server/rpc/sgemm_decoder.h"
 #include "server/rpc/sgemm_encoder.h"
 #include "server/rpc/sgemm_task.h"
 #include "server/rpc/sgemm_validation.h"
-#include "server/rpc/unary_call.h"
 
 namespace gemmd {
 namespace {
 
-class SgemmCall final : public UnaryCall {
+class SgemmCall final : public ReceivedCall {
  public:
   SgemmCall(CallEnvironment* environment, grpc::ServerCompletionQueue* queue)
-      : UnaryCall(environment, queue, Method::kSgemm) {
-    environment->gemm_service.RequestSgemm(&context(), &request(), responder(),
-                                           queue, queue, arrival_tag());
+      : ReceivedCall(environment, queue, Method::kSgemm) {
+    environment->gemm_service.RequestSgemm(&context(), stream(), queue,
+                                           arrival_tag());
   }
 
  private:
   void Renew() override { new SgemmCall(&environment(), queue()); }
-  void Begin() override;
+  absl::Status Accept() override;
+  void Received() override;
+  void NotReceived(const absl::Status& why) override;
   void Cancelled(const absl::Status& why) override;
   void DescribeFailure(FailedRequest* request) override;
 
-  absl::Status Accept();
   void Handle();
   absl::StatusOr<TaskSpec> Decode();
   void Submit(TaskSpec spec);
@@ -54,37 +55,38 @@ class SgemmCall final : public UnaryCall {
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);  // not OK: by whom
 };
 
-void SgemmCall::Begin() {
+// A product that has begun before the drain is waited for, also while its
+// request is still on its way.
+absl::Status SgemmCall::Accept() {
   CallEnvironment& env = environment();
   env.decoding.Add();  // before `refusing` is looked at: see RefuseNew
-  if (absl::Status status = Accept(); !status.ok()) {
-    env.decoding.Remove();
-    return Fail(status);
+  if (!env.refusing.load(std::memory_order_relaxed)) return absl::OkStatus();
+  env.decoding.Remove();
+  env.dependencies.metrics->Shed(ShedReason::kDraining);
+  return UnavailableRetryError("the server is draining; ask another or again",
+                               absl::Seconds(1));
+}
+
+void SgemmCall::NotReceived(const absl::Status& why) {
+  environment().decoding.Remove();
+  Fail(why);
+}
+
+void SgemmCall::Received() {
+  CallEnvironment& env = environment();
+  const size_t bytes = request().Length();
+  if (bytes > env.options.max_inline_bytes) {
+    env.dependencies.metrics->Shed(ShedReason::kTooLarge);
+    return NotReceived(absl::OutOfRangeError(
+        absl::StrCat("the request has ", bytes, " bytes; at most ",
+                     env.options.max_inline_bytes, " (--max-inline-bytes)")));
   }
   env.inflight.Add(1);
-  if (request().Length() > env.options.polling_thread_bytes) {
+  if (bytes > env.options.polling_thread_bytes) {
     env.workers.Post([this] { Handle(); });
   } else {
     Handle();
   }
-}
-
-// What can be said before the message is looked at.
-absl::Status SgemmCall::Accept() {
-  CallEnvironment& env = environment();
-  if (env.refusing.load(std::memory_order_relaxed)) {
-    env.dependencies.metrics->Shed(ShedReason::kDraining);
-    return UnavailableRetryError("the server is draining; ask another or again",
-                                 absl::Seconds(1));
-  }
-  const size_t bytes = request().Length();
-  if (bytes > env.options.max_inline_bytes) {
-    env.dependencies.metrics->Shed(ShedReason::kTooLarge);
-    return absl::OutOfRangeError(
-        absl::StrCat("the request has ", bytes, " bytes; at most ",
-                     env.options.max_inline_bytes, " (--max-inline-bytes)"));
-  }
-  return absl::OkStatus();
 }
 
 // On the polling thread or a worker. The call may be gone when it returns.

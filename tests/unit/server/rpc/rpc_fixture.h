@@ -17,7 +17,7 @@
 
 namespace gemmd {
 
-class RpcFixture : public testing::Test {
+class RpcFixture : public ::testing::Test {
  protected:
   RpcFixture();
   ~RpcFixture() override;
