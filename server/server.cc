@@ -74,6 +74,9 @@ class GemmServer : public Server, private BatchObserver {
   void OnQueueDepth(int requests, size_t bytes) override {
     metrics_->OnQueueDepth(requests, bytes);
   }
+  void OnStreams(int device, int change) override {
+    metrics_->OnStreams(device, change);
+  }
   void OnDeviceFault(int device, const absl::Status& status) override;
 
   // In the order of the wiring: each part uses those above it, and is taken
@@ -110,6 +113,7 @@ absl::Status GemmServer::Start(BackendFactory make_backend) {
   if (state_ == State::kStarting) {
     state_ = State::kServing;
     rpc_->SetServing(true);
+    metrics_->SetReady(true);
   }
   return absl::OkStatus();
 }
@@ -194,6 +198,7 @@ void GemmServer::BeginDrain(const absl::Status& fault) {
   if (fault_.ok()) fault_ = fault;
   state_ = State::kDraining;
   if (rpc_ != nullptr && !shut_down_) rpc_->SetServing(false);
+  if (metrics_ != nullptr) metrics_->SetReady(false);
   changed_.SignalAll();
 }
 

@@ -29,6 +29,8 @@ struct DeviceInfo {
   uint64_t memory_bytes = 0;
   std::string compute_capability;  // "9.0"; empty for a CPU
   int streams = 1;                 // batches it runs at the same time
+  // FP32 operations a second at the highest clock; 0: not known.
+  double peak_flops = 0;
   std::string uuid;  // "GPU-" and the hex groups, as NVML's; empty for a CPU
 };
 

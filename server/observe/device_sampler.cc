@@ -49,7 +49,7 @@ constexpr Series kSeries[] = {
 DeviceSampler::DeviceSampler(std::unique_ptr<NvmlLibrary> library,
                              std::span<const SampledDevice> devices,
                              absl::Duration interval)
-    : library_(std::move(library)) {
+    : library_(std::move(library)), driver_info_(DriverInfo()) {
   for (const SampledDevice& device : devices) {
     const auto found = library_->FindDevice(device.uuid);
     if (!found.ok()) {
@@ -58,8 +58,9 @@ DeviceSampler::DeviceSampler(std::unique_ptr<NvmlLibrary> library,
            {"reason", std::string(found.status().message())}});
       continue;
     }
+    const bool watched = library_->WatchXidErrors(*found);
     MutexLock lock(&mu_);
-    entries_.push_back({device.index, *found, {}});
+    entries_.push_back({device.index, *found, watched, {}});
   }
   SampleAll();
   thread_ = std::thread([this, interval] { Run(interval); });
@@ -81,6 +82,16 @@ void DeviceSampler::SampleAll() {
     entries = entries_;
   }
   for (Entry& entry : entries) entry.sample = library_->Sample(entry.device);
+  for (const NvmlLibrary::XidError& error : library_->TakeXidErrors()) {
+    for (Entry& entry : entries) {
+      if (entry.device != error.device) continue;
+      ++entry.xid_errors;
+      entry.last_xid = static_cast<double>(error.xid);
+      Log(LogLevel::kError, "the driver reports an error of a device",
+          {{"device", absl::StrCat(entry.index)},
+           {"xid", absl::StrCat(error.xid)}});
+    }
+  }
   MutexLock lock(&mu_);
   entries_ = std::move(entries);
 }
@@ -97,6 +108,39 @@ void DeviceSampler::Run(absl::Duration interval) {
     }
     SampleAll();
   }
+}
+
+void DeviceSampler::AddXidErrors(std::vector<MetricFamily>* families) const {
+  MetricFamily count{"gemmd_device_xid_errors_total",
+                     "Errors that the driver reported of the device.",
+                     MetricType::Counter,
+                     {}};
+  MetricFamily last{"gemmd_device_last_xid",
+                    "The XID number of the last of them; 0: none.",
+                    MetricType::Gauge,
+                    {}};
+  for (const Entry& entry : entries_) {
+    if (!entry.watched) continue;
+    ClientMetric metric;
+    metric.label.push_back({"device", absl::StrCat(entry.index)});
+    metric.counter.value = entry.xid_errors;
+    metric.gauge.value = entry.last_xid;
+    count.metric.push_back(metric);
+    last.metric.push_back(metric);
+  }
+  families->push_back(std::move(count));
+  families->push_back(std::move(last));
+}
+
+MetricFamily DeviceSampler::DriverInfo() const {
+  ClientMetric metric;
+  metric.label = {{"driver_version", library_->DriverVersion()},
+                  {"cuda_version", library_->CudaVersion()}};
+  metric.gauge.value = 1;
+  return {"gemmd_driver_info",
+          "NVIDIA's driver and the newest CUDA it runs.",
+          MetricType::Gauge,
+          {metric}};
 }
 
 std::vector<MetricFamily> DeviceSampler::Collect() const {
@@ -119,6 +163,8 @@ std::vector<MetricFamily> DeviceSampler::Collect() const {
       families.back().metric.push_back(std::move(metric));
     }
   }
+  AddXidErrors(&families);
+  families.push_back(driver_info_);
   std::erase_if(families, [](const auto& f) { return f.metric.empty(); });
   return families;
 }

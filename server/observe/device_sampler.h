@@ -4,6 +4,7 @@
 #pragma once
 
 #include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
 
 #include <memory>
 #include <span>
@@ -23,8 +24,9 @@ struct SampledDevice {
   std::string uuid;  // "GPU-..."
 };
 
-// Utilisation, memory, power, temperature, clock and energy of GPUs. A value
-// that a GPU does not give is left out.
+// Utilisation, memory, power, temperature, clock, energy and XID errors of
+// GPUs, and the driver's versions. A value that a GPU does not give is left
+// out.
 //
 // Thread-safe.
 class DeviceSampler : public prometheus::Collectable {
@@ -43,13 +45,20 @@ class DeviceSampler : public prometheus::Collectable {
   struct Entry {
     int index;
     NvmlLibrary::Device device;
+    bool watched;  // for XID errors
     GpuSample sample;
+    double xid_errors = 0;  // since the start
+    double last_xid = 0;
   };
 
   void SampleAll();
+  void AddXidErrors(std::vector<prometheus::MetricFamily>* families) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  prometheus::MetricFamily DriverInfo() const;
   void Run(absl::Duration interval);
 
   const std::unique_ptr<NvmlLibrary> library_;
+  const prometheus::MetricFamily driver_info_;
 
   mutable Mutex mu_;
   CondVar stopped_;

@@ -47,12 +47,21 @@ enum class ShedReason {
 };
 inline constexpr int kShedReasonCount = 5;
 
+enum class DeviceError {
+  kSticky,  // the device is not used after it
+  kMemory,
+  kLaunch,
+};
+inline constexpr int kDeviceErrorCount = 3;
+
+struct MetricSeries;
+
 // All series exist from the start, at 0; under 1,500 of them, none labelled by
 // shape, client or error text. Names and meanings: README.md.
 //
-// Cost: a counter or gauge is one atomic, a histogram one uncontended lock of
-// its own; recording a whole request is under 1 us (tests/unit/server/observe,
-// metrics_benchmark). A scrape holds each of those locks for one copy.
+// Cost: a counter or gauge is one atomic addition, a histogram two; nothing
+// locks. Recording a whole request takes under 1 us
+// (tests/unit/server/observe, metrics_benchmark), and a scrape stops nobody.
 //
 // Thread-safe.
 class Metrics : public BatchObserver {
@@ -85,24 +94,29 @@ class Metrics : public BatchObserver {
   // --queue-max-requests.
   void SetQueueCapacity(int requests);
 
-  // Announces a device, or that it is up or down.
+  // Whether the server asks for requests.
+  void SetReady(bool ready);
+
+  // Announces a device, or that it is up or down. Before its first batch.
   void SetDevice(const DeviceInfo& device, bool up);
 
   // Renders what `source` collects, too (device samples).
   void AddSource(std::shared_ptr<prometheus::Collectable> source);
 
   void OnBatch(const Batch& batch, const BatchReport& report) override;
+  void OnStreams(int device, int change) override;
   void OnQueueDepth(int requests, size_t bytes) override;
   void OnDeviceFault(int device, const absl::Status& status) override;
 
   // The Prometheus text exposition of all of it; empty when not enabled.
   std::string Render() const;
 
-  bool enabled() const { return impl_ != nullptr; }
+  bool enabled() const { return series_ != nullptr; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  void CountError(DeviceError error);
+
+  const std::unique_ptr<MetricSeries> series_;  // null: not enabled
 };
 
 }  // namespace gemmd

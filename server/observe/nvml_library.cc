@@ -13,6 +13,8 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kTemperatureGpu = 0;
 constexpr int kClockSm = 1;
+constexpr unsigned long long kXidEvents = 8;  // nvmlEventTypeXidCriticalError
+constexpr unsigned int kVersionBytes = 80;
 struct Utilization {
   unsigned int gpu;  // percent
   unsigned int memory;
@@ -21,6 +23,13 @@ struct Memory {
   unsigned long long total;  // bytes
   unsigned long long free;
   unsigned long long used;
+};
+struct Event {
+  void* device;
+  unsigned long long type;
+  unsigned long long data;  // the XID
+  unsigned int gpu_instance;
+  unsigned int compute_instance;
 };
 
 }  // namespace
@@ -36,6 +45,12 @@ struct NvmlLibrary::Functions {
   int (*temperature)(Device, int sensor, unsigned int* celsius);
   int (*clock)(Device, int type, unsigned int* megahertz);
   int (*energy)(Device, unsigned long long* millijoules);
+  int (*driver_version)(char* text, unsigned int bytes);
+  int (*cuda_version)(int* thousands);
+  int (*event_set_create)(void** set);
+  int (*event_set_free)(void* set);
+  int (*register_events)(Device, unsigned long long types, void* set);
+  int (*event_set_wait)(void* set, Event*, unsigned int milliseconds);
 };
 
 absl::StatusOr<std::unique_ptr<NvmlLibrary>> NvmlLibrary::Load(
@@ -59,6 +74,12 @@ absl::StatusOr<std::unique_ptr<NvmlLibrary>> NvmlLibrary::Load(
   find("nvmlDeviceGetTemperature", &functions->temperature);
   find("nvmlDeviceGetClockInfo", &functions->clock);
   find("nvmlDeviceGetTotalEnergyConsumption", &functions->energy);
+  find("nvmlSystemGetDriverVersion", &functions->driver_version);
+  find("nvmlSystemGetCudaDriverVersion_v2", &functions->cuda_version);
+  find("nvmlEventSetCreate", &functions->event_set_create);
+  find("nvmlEventSetFree", &functions->event_set_free);
+  find("nvmlDeviceRegisterEvents", &functions->register_events);
+  find("nvmlEventSetWait_v2", &functions->event_set_wait);
   std::string problem;
   if (missing != nullptr) {
     problem = absl::StrCat(file, " has no ", missing);
@@ -74,9 +95,13 @@ absl::StatusOr<std::unique_ptr<NvmlLibrary>> NvmlLibrary::Load(
 }
 
 NvmlLibrary::NvmlLibrary(void* handle, std::unique_ptr<Functions> functions)
-    : handle_(handle), functions_(std::move(functions)) {}
+    : handle_(handle), functions_(std::move(functions)), events_([this] {
+        void* set = nullptr;
+        return functions_->event_set_create(&set) == kSuccess ? set : nullptr;
+      }()) {}
 
 NvmlLibrary::~NvmlLibrary() {
+  if (events_ != nullptr) functions_->event_set_free(events_);
   functions_->shutdown();
   dlclose(handle_);
 }
@@ -115,6 +140,33 @@ GpuSample NvmlLibrary::Sample(Device device) const {
     sample.energy_joules = static_cast<double>(energy) * 1e-3;
   }
   return sample;
+}
+
+bool NvmlLibrary::WatchXidErrors(Device device) {
+  return events_ != nullptr &&
+         functions_->register_events(device, kXidEvents, events_) == kSuccess;
+}
+
+std::vector<NvmlLibrary::XidError> NvmlLibrary::TakeXidErrors() const {
+  std::vector<XidError> errors;
+  if (events_ == nullptr) return errors;
+  Event event;
+  while (functions_->event_set_wait(events_, &event, 0) == kSuccess) {
+    errors.push_back({event.device, event.data});
+  }
+  return errors;
+}
+
+std::string NvmlLibrary::DriverVersion() const {
+  char text[kVersionBytes];
+  const int code = functions_->driver_version(text, sizeof(text));
+  return code == kSuccess ? text : "";
+}
+
+std::string NvmlLibrary::CudaVersion() const {
+  int version;  // 13000: 13.0
+  if (functions_->cuda_version(&version) != kSuccess) return "";
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 }  // namespace gemmd

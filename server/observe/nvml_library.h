@@ -2,9 +2,11 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -27,6 +29,12 @@ class NvmlLibrary {
   // A device of NVML's; valid as long as the library.
   using Device = void*;
 
+  // An error that the driver reported of a device, by its XID number.
+  struct XidError {
+    Device device;
+    uint64_t xid;
+  };
+
   // Loads and initialises `file`. UNAVAILABLE with the reason when it is not
   // there, lacks a function or finds no driver.
   static absl::StatusOr<std::unique_ptr<NvmlLibrary>> Load(
@@ -40,12 +48,27 @@ class NvmlLibrary {
   // Some milliseconds of driver calls: never on the way of a request.
   GpuSample Sample(Device device) const;
 
+  // From now on TakeXidErrors tells of the device; false if NVML will not, as
+  // on GPUs and in containers that have no events.
+  bool WatchXidErrors(Device device);
+
+  // Those since the last call. Does not wait.
+  std::vector<XidError> TakeXidErrors() const;
+
+  // As "580.65.06"; empty if NVML does not say.
+  std::string DriverVersion() const;
+
+  // The newest CUDA that the driver runs, as "13.0"; empty if NVML does not
+  // say.
+  std::string CudaVersion() const;
+
  private:
   struct Functions;
   NvmlLibrary(void* handle, std::unique_ptr<Functions> functions);
 
   void* const handle_;
   const std::unique_ptr<Functions> functions_;
+  void* const events_;  // null: there are none
 };
 
 }  // namespace gemmd

@@ -247,6 +247,7 @@ void BatchSchedulerImpl::Abort(std::vector<std::shared_ptr<Task>> tasks,
 void BatchSchedulerImpl::Execute(Dispatch dispatch) {
   Device* const device = dispatch.device->device;
   Batch batch = dispatch.batch;
+  if (observer_ != nullptr) observer_->OnStreams(device->info().index, 1);
   device->Execute(std::move(batch), [this, dispatch = std::move(dispatch)](
                                         const BatchReport& report) {
     BatchDone(dispatch.device, dispatch.batch, dispatch.flops, report);
@@ -256,6 +257,9 @@ void BatchSchedulerImpl::Execute(Dispatch dispatch) {
 void BatchSchedulerImpl::BatchDone(DeviceState* device, const Batch& batch,
                                    double flops, const BatchReport& report) {
   bool newly_lost = false;
+  if (observer_ != nullptr) {
+    observer_->OnStreams(device->device->info().index, -1);
+  }
   Work work;
   {
     MutexLock lock(&mu_);

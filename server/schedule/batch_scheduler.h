@@ -18,6 +18,9 @@ class BatchObserver {
   virtual ~BatchObserver() = default;
   virtual void OnBatch(const Batch& batch, const BatchReport& report) = 0;
   virtual void OnQueueDepth(int requests, size_t bytes) = 0;
+  // A stream of the device was taken (1) or is about to be given back (-1): the
+  // sum is never more than the device has.
+  virtual void OnStreams(int device, int change) = 0;
   // A device can no longer be trusted. Once a device.
   virtual void OnDeviceFault(int device, const absl::Status& status) = 0;
 };

@@ -116,8 +116,8 @@ TEST(ServerFaultTest, AFailedDeviceFailsItsWorkTurnsHealthAndEndsTheServer) {
   EXPECT_THAT(testing::HttpGet(server->http_port(), "/readyz").body,
               HasSubstr("a device has failed"));
   EXPECT_EQ(server.Metrics().Value("gemmd_device_up{device=\"0\"}"), 0);
-  EXPECT_EQ(server.Metrics().Value("gemmd_device_faults_total{device=\"0\"}"),
-            1);
+  EXPECT_EQ(
+      server.Metrics().Value("gemmd_device_errors_total{class=\"sticky\"}"), 1);
   grpc::ClientContext context;
   grpc::health::v1::HealthCheckResponse health;
   ASSERT_TRUE(server.health().Check(&context, {}, &health).ok());

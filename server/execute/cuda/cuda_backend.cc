@@ -107,6 +107,24 @@ std::string UuidText(const cudaUUID_t& uuid) {
                       digits.substr(20));
 }
 
+// FP32 lanes of a multiprocessor; 0 where it is not known.
+int Fp32Lanes(int major, int minor) {
+  if (major == 8) return minor == 0 ? 64 : 128;
+  return major >= 9 ? 128 : 0;
+}
+
+// Each lane does a multiply and an add a clock. 0 where it is not known.
+double PeakFlops(const cudaDeviceProp& properties, int ordinal) {
+  int kilohertz = 0;
+  if (cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, ordinal) !=
+      cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return 2.0 * properties.multiProcessorCount *
+         Fp32Lanes(properties.major, properties.minor) * kilohertz * 1e3;
+}
+
 absl::StatusOr<DeviceInfo> Describe(int index, int ordinal, int streams) {
   cudaDeviceProp properties;
   absl::Status status = CudaStatus(
@@ -119,6 +137,7 @@ absl::StatusOr<DeviceInfo> Describe(int index, int ordinal, int streams) {
   info.compute_capability =
       absl::StrCat(properties.major, ".", properties.minor);
   info.streams = streams > 0 ? streams : kDefaultStreams;
+  info.peak_flops = PeakFlops(properties, ordinal);
   info.uuid = UuidText(properties.uuid);
   return info;
 }

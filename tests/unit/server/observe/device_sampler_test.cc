@@ -43,6 +43,24 @@ TEST_F(DeviceSamplerTest, RendersWhatTheGpuTellsAndLeavesOutTheRest) {
   EXPECT_EQ(value("sm_clock_hertz{device=\"2\"}"), 1.98e9);
   EXPECT_TRUE(std::isnan(value("energy_joules_total{device=\"2\"}")));
   EXPECT_TRUE(std::isnan(value("utilization_ratio{device=\"3\"}")));
+  EXPECT_EQ(value("xid_errors_total{device=\"2\"}"), 2);
+  EXPECT_EQ(value("last_xid{device=\"2\"}"), 79);
+  EXPECT_EQ(scrape.Value("gemmd_driver_info{driver_version=\"580.65.06\","
+                         "cuda_version=\"12.4\"}"),
+            1);
+}
+
+TEST_F(DeviceSamplerTest, WhereThereAreNoEventsThereAreNoXidSeries) {
+  setenv("FAKE_NVML_EVENTS", "3", 1);
+  auto library = NvmlLibrary::Load(FAKE_NVML);
+  unsetenv("FAKE_NVML_EVENTS");
+  ASSERT_TRUE(library.ok()) << library.status();
+  const SampledDevice device{.uuid = "GPU-fake"};
+  metrics_.AddSource(std::make_shared<DeviceSampler>(
+      *std::move(library), std::span(&device, 1), absl::Hours(1)));
+  const Exposition scrape = Scrape();
+  EXPECT_EQ(scrape.Value("gemmd_device_utilization_ratio{device=\"0\"}"), 0.25);
+  EXPECT_EQ(scrape.types.count("gemmd_device_xid_errors_total"), 0);
 }
 
 TEST_F(DeviceSamplerTest, SamplesByItsTimerAndNotByTheScrape) {

@@ -10,11 +10,15 @@ namespace {
 
 Metrics& SharedMetrics() {
   static const auto* registry = new KernelRegistry({});
-  static auto* metrics = new Metrics(true, *registry);
+  static auto* metrics = [] {
+    auto* made = new Metrics(true, *registry);
+    made->SetDevice({.index = 0, .name = "device"}, true);
+    return made;
+  }();
   return *metrics;
 }
 
-// All that one Sgemm request records, its share of a batch aside.
+// All that one Sgemm request records, its share of OnBatch aside.
 void BM_OneRequest(benchmark::State& state) {
   Metrics& metrics = SharedMetrics();
   for (auto _ : state) {
@@ -22,6 +26,8 @@ void BM_OneRequest(benchmark::State& state) {
     metrics.Problem(1e9);
     metrics.SetInflight(3);
     metrics.OnQueueDepth(1, 1 << 20);
+    metrics.OnStreams(0, 1);
+    metrics.OnStreams(0, -1);
     for (int stage = 0; stage < kStageCount; ++stage) {
       metrics.StageDone(static_cast<Stage>(stage), 1e-4);
     }

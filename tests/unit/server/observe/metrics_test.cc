@@ -164,11 +164,47 @@ TEST_F(MetricsTest, ABatchIsOneLaunchOnlyForAFusedKernel) {
 TEST_F(MetricsTest, ADeviceFaultTurnsTheDeviceDown) {
   metrics_.SetDevice({.index = 3, .name = "gpu", .streams = 4}, true);
   EXPECT_EQ(Scrape().Value("gemmd_device_up{device=\"3\"}"), 1);
-  EXPECT_EQ(Scrape().Value("gemmd_device_faults_total{device=\"3\"}"), 0);
+  const std::string sticky = "gemmd_device_errors_total{class=\"sticky\"}";
+  EXPECT_EQ(Scrape().Value(sticky), 0);
   EXPECT_EQ(Scrape().Value("gemmd_streams{device=\"3\"}"), 4);
   metrics_.OnDeviceFault(3, absl::InternalError("gone"));
   EXPECT_EQ(Scrape().Value("gemmd_device_up{device=\"3\"}"), 0);
-  EXPECT_EQ(Scrape().Value("gemmd_device_faults_total{device=\"3\"}"), 1);
+  EXPECT_EQ(Scrape().Value(sticky), 1);
+}
+
+TEST_F(MetricsTest, AFailedLaunchIsCountedByItsKind) {
+  metrics_.OnBatch(BatchOf(0, FlushReason::kIdle),
+                   {.launch_status = absl::ResourceExhaustedError("memory")});
+  metrics_.OnBatch(BatchOf(0, FlushReason::kIdle),
+                   {.launch_status = absl::InternalError("launch")});
+  metrics_.OnBatch(BatchOf(0, FlushReason::kIdle), {.tasks = 1});
+  const Exposition scrape = Scrape();
+  EXPECT_EQ(scrape.Value("gemmd_device_errors_total{class=\"memory\"}"), 1);
+  EXPECT_EQ(scrape.Value("gemmd_device_errors_total{class=\"launch\"}"), 1);
+  EXPECT_EQ(scrape.Sum("gemmd_device_errors_total"), 2);
+}
+
+TEST_F(MetricsTest, TellsOfReadinessStreamsAndWhatADeviceCanDo) {
+  metrics_.SetDevice({.index = 1,
+                      .name = "gpu",
+                      .streams = 4,
+                      .peak_flops = 67e12,
+                      .uuid = "GPU-1"},
+                     true);
+  metrics_.SetDevice({.index = 0, .name = "unknown"}, true);
+  EXPECT_EQ(Scrape().Value("gemmd_ready"), 0);
+  metrics_.SetReady(true);
+  metrics_.OnStreams(1, 1);
+  metrics_.OnStreams(1, 1);
+  metrics_.OnStreams(1, -1);
+  const Exposition scrape = Scrape();
+  EXPECT_EQ(scrape.Value("gemmd_ready"), 1);
+  EXPECT_EQ(scrape.Value("gemmd_streams_busy{device=\"1\"}"), 1);
+  EXPECT_EQ(scrape.Value("gemmd_streams_busy{device=\"0\"}"), 0);
+  EXPECT_EQ(scrape.Value("gemmd_device_peak_flops{device=\"1\"}"), 67e12);
+  EXPECT_TRUE(
+      std::isnan(scrape.Value("gemmd_device_peak_flops{device=\"0\"}")));
+  EXPECT_EQ(scrape.Sum("gemmd_device_info", "uuid=\"GPU-1\""), 1);
 }
 
 TEST_F(MetricsTest, TellsOfTheProcessAndItsBuild) {

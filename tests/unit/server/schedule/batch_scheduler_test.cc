@@ -42,10 +42,18 @@ class CountingObserver : public BatchObserver {
     depth = requests;
     if (on_depth) on_depth();
   }
+  void OnStreams(int device, int change) override {
+    const int busy = streams += change;
+    int most = most_streams;
+    while (most < busy && !most_streams.compare_exchange_weak(most, busy)) {
+    }
+  }
   void OnDeviceFault(int device, const absl::Status& status) override {
     ++faults;
   }
 
+  std::atomic<int> streams{0};  // of all devices
+  std::atomic<int> most_streams{0};
   std::atomic<int> batches{0};
   std::atomic<int> tasks{0};
   std::atomic<int> depth{0};
@@ -366,6 +374,8 @@ TEST_F(BatchSchedulerTest, EveryTaskEndsExactlyOnceUnderStress) {
     scheduler_->Drain(kNever);
     EXPECT_EQ(observer_.depth, 0);
     scheduler_.reset();
+    EXPECT_EQ(observer_.streams, 0);
+    EXPECT_EQ(observer_.most_streams, 2 * 2);
     stop = true;
     for (std::thread& thread : completers) thread.join();
     for (Ending& ending : endings) {
