@@ -2,7 +2,10 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/observe/metrics.h"
@@ -48,6 +51,21 @@ TEST_F(DeviceSamplerTest, RendersWhatTheGpuTellsAndLeavesOutTheRest) {
   EXPECT_EQ(scrape.Value("gemmd_driver_info{driver_version=\"580.65.06\","
                          "cuda_version=\"12.4\"}"),
             1);
+}
+
+// deploy/monitoring checks its panels against that file, since there is no GPU.
+TEST_F(DeviceSamplerTest, TheSampleForDashboardsHasEverySeries) {
+  std::ifstream file(H200_METRICS);
+  const std::string sample{std::istreambuf_iterator<char>(file), {}};
+  auto library = NvmlLibrary::Load(FAKE_NVML);
+  ASSERT_TRUE(library.ok()) << library.status();
+  const SampledDevice device{.uuid = "GPU-fake"};
+  metrics_.SetDevice({.index = 0, .peak_flops = 1, .uuid = "GPU-fake"}, true);
+  metrics_.AddSource(std::make_shared<DeviceSampler>(
+      *std::move(library), std::span(&device, 1), absl::Hours(1)));
+  for (const auto& [name, type] : Scrape().types) {
+    EXPECT_THAT(sample, HasSubstr(absl::StrCat("# TYPE ", name, " ", type)));
+  }
 }
 
 TEST_F(DeviceSamplerTest, WhereThereAreNoEventsThereAreNoXidSeries) {

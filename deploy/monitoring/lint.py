@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""What dashboards and alerts must keep to: the rules of Grafana's
+dashboard-linter, and a section of the runbook for each alert.
+
+    deploy/monitoring/lint.py
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+MATCHERS = ('job=~"$job"', 'instance=~"$instance"')
+COUNTER = re.compile(r"\w+_(?:total|bucket|sum|count)\{")
+RATED = re.compile(
+    r"(?:rate|irate|increase)\(\w+_(?:total|bucket|sum|count)\{")
+RUNBOOK = "https://gemmd.example/runbook#"
+SEVERITIES = {"critical", "warning", "info"}
+
+
+def lint_variables(board):
+    variables = {v["name"]: v for v in board["templating"]["list"]}
+    source = variables.get("datasource", {})
+    if (source.get("type"), source.get("query"), source.get("label")) != (
+            "datasource", "prometheus", "Data source"):
+        yield "has no variable for the data source"
+    for name in ("job", "instance"):
+        variable = variables.get(name)
+        if variable is None:
+            yield f"has no variable {name}"
+            continue
+        wanted = {"type": "query", "multi": True, "includeAll": True,
+                  "allValue": ".+", "label": name.capitalize(), "refresh": 2}
+        for key, value in wanted.items():
+            if variable.get(key) != value:
+                yield f"variable {name}: {key} is {variable.get(key)!r}"
+        if variable["datasource"]["uid"] != "${datasource}":
+            yield f"variable {name} has a fixed data source"
+
+
+def lint_target(target):
+    expr = target["expr"]
+    for selector in re.findall(r"\{([^}]*)\}", expr):
+        for matcher in MATCHERS:
+            if matcher not in selector:
+                yield f"{matcher} is missing in {{{selector}}}"
+    # A name without braces has no matchers at all.
+    for name in re.findall(r"\b(?:gemmd|grpc_server|process)_\w+\b(?!\{)",
+                           expr):
+        yield f"{name} is without matchers"
+    for window in re.findall(r"rate\([^\[\]]*\[([^\]]*)\]", expr):
+        if window != "$__rate_interval":
+            yield f"a rate over {window}"
+    if len(COUNTER.findall(expr)) != len(RATED.findall(expr)):
+        yield "a counter without rate or increase"
+
+
+def lint_panel(panel):
+    if not panel["description"].endswith("."):
+        yield "no description, a sentence"
+    if not panel["fieldConfig"]["defaults"].get("unit"):
+        yield "no unit"
+    if not panel["targets"]:
+        yield "no query"
+    for target in panel["targets"]:
+        if target["datasource"]["uid"] != "${datasource}":
+            yield "a fixed data source"
+        yield from lint_target(target)
+
+
+def lint_dashboard(board):
+    yield from lint_variables(board)
+    if board["editable"]:
+        yield "can be edited"
+    for panel in board["panels"]:
+        if panel["type"] == "row":
+            continue
+        for problem in lint_panel(panel):
+            yield f"{panel['title']}: {problem}"
+
+
+def lint_alerts():
+    runbook = (HERE / "README.md").read_text()
+    sections = {title.lower() for title in
+                re.findall(r"^### (\w+)$", runbook, re.M)}
+    groups = yaml.safe_load((HERE / "rules/alerts.yaml").read_text())["groups"]
+    tests = (HERE / "tests/alerts_test.yaml").read_text()
+    names = set()
+    for alert in (rule for group in groups for rule in group["rules"]):
+        name, notes = alert["alert"], alert["annotations"]
+        names.add(name.lower())
+        if alert["labels"]["severity"] not in SEVERITIES:
+            yield f"{name}: severity {alert['labels']['severity']}"
+        for key in ("summary", "description"):
+            if not notes.get(key):
+                yield f"{name}: no {key}"
+        if notes.get("runbook_url") != RUNBOOK + name.lower():
+            yield f"{name}: runbook_url is {notes.get('runbook_url')}"
+        expected = re.findall(rf"alertname: {name}\n\s+exp_alerts:(.*)", tests)
+        if "" not in expected or " []" not in expected:
+            yield f"{name}: no test in which it fires, or none where not"
+    for name in names ^ sections:
+        yield f"{name} is an alert or a section of the runbook, not both"
+
+
+def main():
+    problems = list(lint_alerts())
+    for path in sorted((HERE / "dashboards").glob("*.json")):
+        board = json.loads(path.read_text())
+        problems += [f"{path.name}: {p}" for p in lint_dashboard(board)]
+    print("\n".join(problems) or "nothing to say")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
