@@ -24,13 +24,14 @@ MAY_INCLUDE = {
     "server/execute": ["server", "proto", "kernels"],
     "server/store": ["server", "kernels"],
     "server/observe": ["server", "kernels"],
+    "server/auth": ["server"],
     "tests": ["client", "gemmd", "kernels", "proto", "server", "tests"],
 }
 
 # A folder of the server sees itself, the top level, and these folders.
 SERVER_MAY_INCLUDE = {
-    "rpc": ["schedule", "execute", "observe", "store"],
-    "schedule": ["execute"],
+    "rpc": ["auth", "schedule", "execute", "observe", "store"],
+    "schedule": ["execute", "store"],
     "execute": ["schedule"],
     "store": ["execute"],
     "observe": ["schedule", "execute"],
