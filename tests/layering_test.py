@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "server": ["server", "proto", "kernels"],
     "server/schedule": ["server", "proto", "kernels"],
     "server/execute": ["server", "proto", "kernels"],
-    "server/store": ["server", "kernels"],
+    "server/store": ["server", "proto", "kernels"],
     "server/observe": ["server", "kernels"],
     "server/auth": ["server"],
     "tests": ["client", "gemmd", "kernels", "proto", "server", "tests"],
@@ -32,9 +32,9 @@ MAY_INCLUDE = {
 SERVER_MAY_INCLUDE = {
     "rpc": ["auth", "schedule", "execute", "observe", "store"],
     "schedule": ["execute", "store"],
-    "execute": ["schedule"],
+    "execute": ["schedule", "store"],
     "store": ["execute"],
-    "observe": ["schedule", "execute"],
+    "observe": ["schedule", "execute", "store"],
 }
 
 # (what is included, which files may, why); the status codes of

@@ -12,6 +12,27 @@ namespace {
 // About what a restart takes.
 constexpr absl::Duration kRestartDelay = absl::Seconds(1);
 
+// A matrix in the host's memory.
+struct HostMatrix {
+  float* data = nullptr;
+  int64_t leading_dimension = 0;
+};
+
+HostMatrix Locate(const TaskOperand& operand, const StagingBuffer& input,
+                  int device) {
+  if (operand.resident != nullptr) {
+    return {reinterpret_cast<float*>(operand.resident->data(device)),
+            operand.resident->cols()};
+  }
+  if (operand.shared) {
+    return {reinterpret_cast<float*>(operand.shared.data),
+            operand.leading_dimension};
+  }
+  // Null where nothing is read.
+  return {input.size() > 0 ? input.floats(operand.offset) : nullptr,
+          operand.leading_dimension};
+}
+
 }  // namespace
 
 bool StartInTime(Task& task, MonotonicTime now, int device) {
@@ -32,20 +53,44 @@ StageSeconds SecondsUntil(const TaskSpec& spec, MonotonicTime now) {
   return seconds;
 }
 
-SgemmArgs HostArgs(const TaskSpec& spec) {
+SgemmArgs HostArgs(const TaskSpec& spec, int device) {
   SgemmArgs args;
   args.shape = spec.shape;
   args.alpha = spec.alpha;
   args.beta = spec.beta;
-  if (spec.input.size() > 0) {
-    args.a = spec.input.floats(spec.a.offset);
-    args.b = spec.input.floats(spec.b.offset);
-  }
-  args.lda = spec.a.leading_dimension;
-  args.ldb = spec.b.leading_dimension;
+  const HostMatrix a = Locate(spec.a, spec.input, device);
+  const HostMatrix b = Locate(spec.b, spec.input, device);
+  args.a = a.data;
+  args.lda = a.leading_dimension;
+  args.b = b.data;
+  args.ldb = b.leading_dimension;
   args.c = spec.output.floats();
   args.ldc = spec.shape.n;
+  if (spec.output_resident != nullptr) {
+    args.c = reinterpret_cast<float*>(spec.output_resident->data(device));
+  } else if (spec.output_shared) {
+    args.c = reinterpret_cast<float*>(spec.output_shared.data);
+    args.ldc = spec.output_leading_dimension;
+  }
   return args;
+}
+
+void PlaceHostC(const TaskSpec& spec, int device, const SgemmArgs& args) {
+  const bool staged_in_place = spec.c.resident == nullptr && !spec.c.shared &&
+                               spec.output_resident == nullptr &&
+                               !spec.output_shared;
+  if (spec.beta == 0 || staged_in_place) return;
+  const HostMatrix c = Locate(spec.c, spec.input, device);
+  if (c.data == args.c) return;  // one slice of shared memory
+  const int64_t ld = std::max(c.leading_dimension, spec.shape.n);
+  for (int64_t i = 0; i < spec.shape.m; ++i) {
+    std::copy_n(c.data + i * ld, spec.shape.n, args.c + i * args.ldc);
+  }
+}
+
+absl::Status NoResidentMemoryError(size_t bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no ", bytes, " bytes in one piece for a resident matrix"));
 }
 
 absl::Status DeviceFaultError(int device) {

@@ -18,8 +18,16 @@ bool StartInTime(Task& task, MonotonicTime now, int device);
 // The task's stage times so far, for a run that began at `now`.
 StageSeconds SecondsUntil(const TaskSpec& spec, MonotonicTime now);
 
-// The product with its operands in staging memory (host pointers).
-SgemmArgs HostArgs(const TaskSpec& spec);
+// The product where its numbers lie, for a device that computes in the host's
+// memory: staged, shared, or resident on `device`.
+SgemmArgs HostArgs(const TaskSpec& spec, int device);
+
+// Copies C to args.c, where HostArgs says that the product will be, if it is
+// read and not there yet. Does nothing when beta is 0.
+void PlaceHostC(const TaskSpec& spec, int device, const SgemmArgs& args);
+
+// RESOURCE_EXHAUSTED, for the store: it makes room, or words its own error.
+absl::Status NoResidentMemoryError(size_t bytes);
 
 // What a client is told of a device that failed under its request: INTERNAL
 // with ErrorInfo DEVICE_FAULT. Names no internals.

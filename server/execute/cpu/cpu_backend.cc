@@ -67,6 +67,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
           StagingBytesWithin(options.staging_bytes, MemoryLimit()));
   if (!staging.ok()) return staging.status();
   (*staging)->Prefault(kPrefaultBytes);
+  absl::StatusOr<std::unique_ptr<HeapStagingPool>> resident =
+      HeapStagingPool::Create(
+          options.resident_bytes.value_or(MemoryLimit() / 4));
+  if (!resident.ok()) return resident.status();
   DeviceInfo info;
   info.name = ProcessorName();
   info.memory_bytes =
@@ -74,7 +78,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
   info.streams = std::max(1, options.streams_per_device);
   return std::make_unique<CpuBackend>(
       *std::move(staging),
-      std::make_unique<CpuDevice>(std::move(info), registry));
+      std::make_unique<CpuDevice>(std::move(info), registry,
+                                  *std::move(resident)));
 }
 
 }  // namespace gemmd

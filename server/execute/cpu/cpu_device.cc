@@ -1,14 +1,13 @@
 #include "server/execute/cpu/cpu_device.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <latch>
 #include <memory>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "server/execute/task_run.h"
 #include "server/execute/warm_problems.h"
 
@@ -18,53 +17,69 @@ namespace {
 // Small, unaligned, and large enough for every thread of the BLAS library.
 constexpr std::array<int64_t, 3> kWarmSizes = {16, 65, 256};
 
-void Join(std::thread& thread) { thread.join(); }
+class CpuResidentMemory : public ResidentMemory {
+ public:
+  CpuResidentMemory(StagingBuffer buffer, int device)
+      : buffer_(std::move(buffer)), device_(device) {}
+  std::byte* data() const override { return buffer_.data(); }
+  size_t size() const override { return buffer_.size(); }
+  int device() const override { return device_; }
+
+ private:
+  const StagingBuffer buffer_;
+  const int device_;
+};
 
 }  // namespace
 
-CpuDevice::CpuDevice(DeviceInfo info, const KernelRegistry& registry)
-    : info_(std::move(info)), registry_(registry) {
-  for (int i = 0; i < info_.streams; ++i) {
-    workers_.emplace_back([this] { Work(); });
-    pthread_setname_np(workers_.back().native_handle(),
-                       absl::StrCat("gemmd-cpu-", i).c_str());
-  }
-}
-
-CpuDevice::~CpuDevice() {
-  {
-    MutexLock lock(&mu_);
-    stopping_ = true;
-    work_.SignalAll();
-  }
-  std::for_each(workers_.begin(), workers_.end(), Join);
-}
+CpuDevice::CpuDevice(DeviceInfo info, const KernelRegistry& registry,
+                     std::unique_ptr<StagingPool> resident)
+    : info_(std::move(info)),
+      registry_(registry),
+      resident_(std::move(resident)),
+      workers_(info_.streams, "gemmd-cpu-"),
+      copier_(1, "gemmd-copy-") {}
 
 void CpuDevice::Execute(Batch batch, BatchDone done) {
-  Post([this, batch = std::move(batch), done = std::move(done)]() mutable {
-    const BatchReport report = Run(batch);
-    std::move(done)(report);
+  workers_.Post(
+      [this, batch = std::move(batch), done = std::move(done)]() mutable {
+        const BatchReport report = Run(batch);
+        std::move(done)(report);
+      });
+}
+
+absl::StatusOr<std::unique_ptr<ResidentMemory>> CpuDevice::AllocateResident(
+    size_t bytes) {
+  absl::StatusOr<StagingBuffer> buffer = resident_->Allocate(bytes);
+  if (!buffer.ok()) return NoResidentMemoryError(bytes);
+  return std::make_unique<CpuResidentMemory>(*std::move(buffer), info_.index);
+}
+
+void CpuDevice::CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
+                       CopyDone done) {
+  copier_.Post([to = to.data() + offset, from = std::move(from),
+                done = std::move(done)]() mutable {
+    if (from.size() > 0) std::memcpy(to, from.data(), from.size());
+    std::move(done)(absl::OkStatus(), std::move(from));
   });
 }
 
-void CpuDevice::Post(Job job) {
-  MutexLock lock(&mu_);
-  jobs_.push_back(std::move(job));
-  work_.Signal();
+void CpuDevice::CopyOut(const ResidentMemory& from, size_t offset,
+                        StagingBuffer to, CopyDone done) {
+  copier_.Post([from = from.data() + offset, to = std::move(to),
+                done = std::move(done)]() mutable {
+    if (to.size() > 0) std::memcpy(to.data(), from, to.size());
+    std::move(done)(absl::OkStatus(), std::move(to));
+  });
 }
 
-void CpuDevice::Work() {
-  while (true) {
-    Job job;
-    {
-      MutexLock lock(&mu_);
-      while (jobs_.empty() && !stopping_) work_.Wait(&mu_);
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-    }
-    job();
-  }
+void CpuDevice::CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+                         absl::AnyInvocable<void(absl::Status) &&> done) {
+  copier_.Post([from = from.data(), to = to.data(), size = to.size(),
+                done = std::move(done)]() mutable {
+    std::memcpy(to, from, size);
+    std::move(done)(absl::OkStatus());
+  });
 }
 
 BatchReport CpuDevice::Run(const Batch& batch) {
@@ -76,7 +91,8 @@ BatchReport CpuDevice::Run(const Batch& batch) {
     if (!StartInTime(*task, start, info_.index)) continue;
     ++report.tasks;
     report.flops += task->spec().shape.flops();
-    const SgemmArgs args = HostArgs(task->spec());
+    const SgemmArgs args = HostArgs(task->spec(), info_.index);
+    PlaceHostC(task->spec(), info_.index, args);
     absl::Status status = batch.kernel->Launch({&args, 1}, LaunchContext{});
     StageSeconds seconds = SecondsUntil(task->spec(), start);
     seconds.compute = Seconds(MonotonicClock::now() - start);
@@ -95,7 +111,7 @@ absl::Status CpuDevice::Warm() {
   // On a worker, whose stack and caches are the ones to warm.
   absl::Status status;
   std::latch warm(1);
-  Post([&] {
+  workers_.Post([&] {
     status = LaunchAll();
     warm.count_down();
   });

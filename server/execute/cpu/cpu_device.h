@@ -2,49 +2,56 @@
 
 #pragma once
 
-#include <deque>
-#include <string>
-#include <thread>
-#include <vector>
+#include <memory>
 
-#include "absl/functional/any_invocable.h"
 #include "kernels/registry.h"
 #include "server/execute/backend.h"
-#include "server/mutex.h"
+#include "server/execute/cpu/job_threads.h"
 
 namespace gemmd {
 
 // One worker thread a stream. A worker runs its batch's tasks one by one, each
 // started in its turn and ended as soon as it is computed, straight from and
-// into staging memory: there is nothing to copy, and one launch for many would
-// save nothing.
+// into staging, resident or shared memory: there is nothing to copy but a C
+// that is not where the product will be, and one launch for many would save
+// nothing.
+//
+// One more thread copies to and from resident matrices, so that an upload does
+// not wait for products; copies are done in the order in which they were asked
+// for.
 class CpuDevice : public Device {
  public:
   // `registry` outlives the device. `info.streams` workers are started.
-  CpuDevice(DeviceInfo info, const KernelRegistry& registry);
-  ~CpuDevice() override;
+  // `resident` is where resident matrices lie.
+  CpuDevice(DeviceInfo info, const KernelRegistry& registry,
+            std::unique_ptr<StagingPool> resident);
 
   const DeviceInfo& info() const override { return info_; }
   void Execute(Batch batch, BatchDone done) override;
   absl::Status Warm() override;
+  absl::StatusOr<std::unique_ptr<ResidentMemory>> AllocateResident(
+      size_t bytes) override;
+  size_t resident_capacity() const override {
+    return resident_->capacity_bytes();
+  }
+  void CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
+              CopyDone done) override;
+  void CopyOut(const ResidentMemory& from, size_t offset, StagingBuffer to,
+               CopyDone done) override;
+  void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+                absl::AnyInvocable<void(absl::Status) &&> done) override;
 
  private:
-  using Job = absl::AnyInvocable<void()>;
-
-  void Post(Job job);
-  void Work();
   BatchReport Run(const Batch& batch);
   absl::Status LaunchAll();
 
   const DeviceInfo info_;
   const KernelRegistry& registry_;
+  const std::unique_ptr<StagingPool> resident_;
 
-  Mutex mu_;
-  std::deque<Job> jobs_ ABSL_GUARDED_BY(mu_);
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  CondVar work_;
-
-  std::vector<std::thread> workers_;  // last: they use all of the above
+  // Last: they use all of the above.
+  JobThreads workers_;
+  JobThreads copier_;
 };
 
 }  // namespace gemmd

@@ -29,6 +29,27 @@ class GatedDevice final : public Device {
     inner_->Execute(std::move(batch), std::move(done));
   }
 
+  // Resident matrices pass the gate.
+  size_t resident_capacity() const override {
+    return inner_->resident_capacity();
+  }
+  absl::StatusOr<std::unique_ptr<ResidentMemory>> AllocateResident(
+      size_t bytes) override {
+    return inner_->AllocateResident(bytes);
+  }
+  void CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
+              CopyDone done) override {
+    inner_->CopyIn(to, offset, std::move(from), std::move(done));
+  }
+  void CopyOut(const ResidentMemory& from, size_t offset, StagingBuffer to,
+               CopyDone done) override {
+    inner_->CopyOut(from, offset, std::move(to), std::move(done));
+  }
+  void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+                absl::AnyInvocable<void(absl::Status) &&> done) override {
+    inner_->CopyFrom(from, to, std::move(done));
+  }
+
   void Close() {
     MutexLock lock(&mu_);
     open_ = false;

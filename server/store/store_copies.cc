@@ -1,0 +1,167 @@
+// The store's room, and its talk with the devices: allocations and copies.
+
+#include <algorithm>
+#include <utility>
+
+#include "server/execute/task_run.h"
+#include "server/store/device_matrix_store.h"
+#include "server/store/store_errors.h"
+
+namespace gemmd {
+namespace {
+
+// Each costs the host a few hundred bytes, whatever it has on a device.
+constexpr int64_t kMaxNames = int64_t{1} << 18;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ResidentMemory>> DeviceMatrixStore::Reserve(
+    const std::string* client, int device_index, size_t matrix_bytes) {
+  const size_t bytes = std::max<size_t>(matrix_bytes, 1);
+  while (true) {
+    BudgetLack lack = budget_->Take(client, device_index, bytes);
+    if (lack.of == BudgetLack::Of::kNothing) {
+      auto memory = device(device_index).AllocateResident(bytes);
+      if (memory.ok()) {
+        return MakeCounted(*std::move(memory), budget_, client, bytes);
+      }
+      budget_->Give(client, device_index, bytes);
+      if (!absl::IsResourceExhausted(memory.status())) return memory.status();
+      // There is enough, but not in one piece.
+      const size_t limit = device(device_index).resident_capacity();
+      lack = {BudgetLack::Of::kDevice, 1, true, limit, limit};
+    }
+    if (!lack.ever || !Evict(lack, device_index, client)) {
+      return NoRoomError(bytes, lack);
+    }
+  }
+}
+
+bool DeviceMatrixStore::Evict(const BudgetLack& lack, int device_index,
+                              const std::string* client) {
+  std::vector<MatrixBook::Matrix> evicted;
+  {
+    MutexLock lock(&mu_);
+    evicted =
+        book_.Evict(lack.bytes, device_index,
+                    lack.of == BudgetLack::Of::kClient ? client : nullptr);
+  }
+  Removed(Removal::kEvicted, evicted.size());
+  return !evicted.empty();
+}
+
+absl::Status DeviceMatrixStore::MakeRoomForAName() {
+  const int64_t names = matrices();
+  if (names < kMaxNames) return absl::OkStatus();
+  for (size_t i = 0; i < backend_.devices().size(); ++i) {
+    if (Evict({BudgetLack::Of::kDevice, 1}, static_cast<int>(i), nullptr)) {
+      return absl::OkStatus();
+    }
+  }
+  return TooManyNamesError(names);
+}
+
+void DeviceMatrixStore::BeginCopy() {
+  MutexLock lock(&mu_);
+  ++copying_;
+}
+
+void DeviceMatrixStore::EndCopy() {
+  MutexLock lock(&mu_);
+  if (--copying_ == 0) copied_.SignalAll();
+}
+
+absl::Status DeviceMatrixStore::CopyStatus(int device_index,
+                                           const absl::Status& status) {
+  if (status.ok()) return status;
+  if (observer_ != nullptr) observer_->OnDeviceFault(device_index, status);
+  return DeviceFaultError(device_index);
+}
+
+void DeviceMatrixStore::CopyIn(std::shared_ptr<IncomingMatrix> matrix,
+                               size_t offset, StagingBuffer chunk,
+                               Copied copied) {
+  BeginCopy();
+  ResidentMemory& memory = matrix->memory();
+  const int to = memory.device();
+  auto filled = matrix->matrix();
+  // `filled` lives until this copy is done, whatever becomes of the upload.
+  device(to).CopyIn(
+      memory, offset, std::move(chunk),
+      [this, to, matrix = std::move(matrix), filled = std::move(filled),
+       copied = std::move(copied)](const absl::Status& status,
+                                   StagingBuffer buffer) mutable {
+        filled.reset();
+        buffer.Reset();
+        if (!status.ok()) Drop(matrix);
+        std::move(copied)(CopyStatus(to, status));
+        matrix.reset();
+        EndCopy();
+      });
+}
+
+void DeviceMatrixStore::Read(std::shared_ptr<const ResidentMatrix> matrix,
+                             size_t offset, StagingBuffer to,
+                             Device::CopyDone done) {
+  BeginCopy();
+  const int home = matrix->home();
+  const ResidentMemory& memory = *matrix->memory(home);
+  device(home).CopyOut(
+      memory, offset, std::move(to),
+      [this, home, matrix = std::move(matrix), done = std::move(done)](
+          const absl::Status& status, StagingBuffer buffer) mutable {
+        matrix.reset();
+        std::move(done)(CopyStatus(home, status), std::move(buffer));
+        EndCopy();
+      });
+}
+
+void DeviceMatrixStore::CopyTo(std::shared_ptr<ResidentMatrix> matrix, int to,
+                               Copied done) {
+  bool there = false;
+  {
+    MutexLock lock(&mu_);
+    there = matrix->memory(to) != nullptr;
+    if (!there) {
+      std::vector<Copied>& waiting = copies_[{matrix.get(), to}];
+      waiting.push_back(std::move(done));
+      if (waiting.size() > 1) return;  // it is on its way
+      ++copying_;
+    }
+  }
+  if (there) {
+    std::move(done)(absl::OkStatus());
+    return;
+  }
+  auto memory = Reserve(/*client=*/nullptr, to, matrix->bytes());
+  if (!memory.ok()) {
+    EndCopyTo(matrix, to, nullptr, memory.status());
+    return;
+  }
+  const ResidentMemory& from = *matrix->memory(matrix->home());
+  ResidentMemory& into = **memory;
+  device(to).CopyFrom(
+      from, into,
+      [this, to, matrix = std::move(matrix),
+       memory = *std::move(memory)](const absl::Status& status) mutable {
+        EndCopyTo(matrix, to, std::move(memory), CopyStatus(to, status));
+      });
+}
+
+void DeviceMatrixStore::EndCopyTo(const std::shared_ptr<ResidentMatrix>& matrix,
+                                  int to,
+                                  std::unique_ptr<ResidentMemory> memory,
+                                  absl::Status status) {
+  std::vector<Copied> waiting;
+  {
+    MutexLock lock(&mu_);
+    if (status.ok()) matrix->AddCopy(std::move(memory));
+    const auto found = copies_.find({matrix.get(), to});
+    waiting = std::move(found->second);
+    copies_.erase(found);
+  }
+  for (Copied& done : waiting) std::move(done)(status);
+  EndCopy();
+}
+
+}  // namespace gemmd
