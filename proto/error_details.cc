@@ -67,6 +67,12 @@ absl::Status QuotaError(absl::string_view subject, absl::string_view message,
   return status;
 }
 
+absl::Status LimitError(absl::string_view flag, uint64_t limit,
+                        absl::string_view message) {
+  return WithErrorInfo(absl::OutOfRangeError(message), "LIMIT_EXCEEDED",
+                       {{"flag", Text(flag)}, {"limit", absl::StrCat(limit)}});
+}
+
 absl::Status UnavailableRetryError(absl::string_view message,
                                    absl::Duration retry_delay) {
   absl::Status status = absl::UnavailableError(message);

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,11 @@ absl::Status InvalidFieldError(absl::string_view field,
 // as "queue-max-bytes".
 absl::Status QuotaError(absl::string_view subject, absl::string_view message,
                         absl::Duration retry_delay);
+
+// OUT_OF_RANGE with ErrorInfo "LIMIT_EXCEEDED": more than `limit` can never be.
+// `flag` sets it, as "--max-inline-bytes"; the metadata hold both.
+absl::Status LimitError(absl::string_view flag, uint64_t limit,
+                        absl::string_view message);
 
 // UNAVAILABLE with RetryInfo.
 absl::Status UnavailableRetryError(absl::string_view message,

@@ -160,6 +160,16 @@ absl::Status GemmServer::StartDevices(BackendFactory make_backend) {
     metrics_->SetDevice(info, /*up=*/true);
     LogDeviceReady(backend_->name(), info, MonotonicClock::now() - start);
   }
+  // Rendered while HTTP is up, which goes before both.
+  metrics_->AddMemory(
+      "gemmd_held",
+      "Bytes of the products held, from their decoding to the "
+      "last byte of their answers",
+      [this] { return admission_.bytes(); }, options_.queue_max_bytes);
+  metrics_->AddMemory(
+      "gemmd_staging", "Staging memory taken",
+      [staging = &backend_->staging()] { return staging->used_bytes(); },
+      backend_->staging().capacity_bytes());
   if (metrics_->enabled() && backend_->name() == "cuda") {
     StartNvml(sampled);
   }

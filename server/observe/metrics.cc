@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/mutex.h"
+#include "server/observe/memory_gauges.h"
 #include "server/observe/metric_series.h"
 
 namespace gemmd {
@@ -121,6 +122,13 @@ void Metrics::OnBatch(const Batch& batch, const BatchReport& report) {
 void Metrics::OnStreams(int device, int change) {
   if (series_ == nullptr) return;
   series_->streams_busy[device]->Increment(change);
+}
+
+void Metrics::AddMemory(const std::string& name, const std::string& help,
+                        std::function<size_t()> used, size_t capacity) {
+  if (series_ == nullptr) return;
+  AddSource(
+      std::make_shared<MemoryGauges>(name, help, std::move(used), capacity));
 }
 
 void Metrics::OnQueueDepth(int requests, size_t bytes) {

@@ -5,6 +5,7 @@
 #include <grpcpp/support/status_code_enum.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -99,6 +100,12 @@ class Metrics : public BatchObserver {
 
   // Announces a device, or that it is up or down. Before its first batch.
   void SetDevice(const DeviceInfo& device, bool up);
+
+  // Two gauges, `name` + "_bytes" and `name` + "_capacity_bytes": how much of a
+  // memory is taken and how much there is. `used` is called at each rendering,
+  // from any thread.
+  void AddMemory(const std::string& name, const std::string& help,
+                 std::function<size_t()> used, size_t capacity);
 
   // Renders what `source` collects, too (device samples).
   void AddSource(std::shared_ptr<prometheus::Collectable> source);

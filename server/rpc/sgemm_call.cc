@@ -77,7 +77,8 @@ void SgemmCall::Received() {
   const size_t bytes = request().Length();
   if (bytes > env.options.max_inline_bytes) {
     env.dependencies.metrics->Shed(ShedReason::kTooLarge);
-    return NotReceived(absl::OutOfRangeError(
+    return NotReceived(LimitError(
+        "--max-inline-bytes", env.options.max_inline_bytes,
         absl::StrCat("the request has ", bytes, " bytes; at most ",
                      env.options.max_inline_bytes, " (--max-inline-bytes)")));
   }

@@ -223,12 +223,14 @@ absl::Status PlanMemory(const SgemmLimits& limits, SgemmPlan& plan) {
                     bytes <= limits.max_inline_bytes &&
                     limits.max_inline_bytes - bytes >= kAnswerHeaderBytes;
   if (!fits) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the answer would hold ", plan.shape.m, " x ", plan.shape.n,
-        " values of 4 bytes; an inline answer may have ",
-        limits.max_inline_bytes,
-        " bytes (--max-inline-bytes). Split the product, or ask for a resident "
-        "or shared output"));
+    return LimitError(
+        "--max-inline-bytes", limits.max_inline_bytes,
+        absl::StrCat("the answer would hold ", plan.shape.m, " x ",
+                     plan.shape.n,
+                     " values of 4 bytes; an inline answer may have ",
+                     limits.max_inline_bytes,
+                     " bytes (--max-inline-bytes). Split the product, or ask "
+                     "for a resident or shared output"));
   }
   plan.output_bytes = bytes;
   if (plan.alpha != 0.0f && plan.shape.k != 0 && bytes != 0) {

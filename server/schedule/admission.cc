@@ -29,9 +29,11 @@ Admission::Admission(const AdmissionOptions& options) : options_(options) {}
 
 absl::StatusOr<Admission::Ticket> Admission::Admit(size_t bytes) {
   if (bytes > options_.max_bytes) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the request needs ", bytes, " bytes of memory; at most ",
-        options_.max_bytes, " are there for all (--queue-max-bytes)"));
+    return LimitError(
+        "--queue-max-bytes", options_.max_bytes,
+        absl::StrCat("the request needs ", bytes, " bytes of memory; at most ",
+                     options_.max_bytes,
+                     " are there for all (--queue-max-bytes)"));
   }
   const MonotonicTime now = MonotonicClock::now();
   MutexLock lock(&mu_);

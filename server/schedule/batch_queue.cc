@@ -183,9 +183,11 @@ bool BatchQueue::Due(const Entry& entry, MonotonicTime now,
 
 absl::Status BatchQueue::CheckRoom(size_t bytes, MonotonicTime now) {
   if (bytes > options_.max_bytes) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the request holds ", bytes, " bytes; the queue takes at most ",
-        options_.max_bytes, " in all (--queue-max-bytes)"));
+    return LimitError(
+        "--queue-max-bytes", options_.max_bytes,
+        absl::StrCat("the request holds ", bytes,
+                     " bytes; the queue takes at most ", options_.max_bytes,
+                     " in all (--queue-max-bytes)"));
   }
   const auto full = [&] {
     return requests_ >= options_.max_requests ||

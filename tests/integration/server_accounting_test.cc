@@ -59,6 +59,39 @@ class ServerAccountingTest : public ::testing::Test {
   std::thread busy_;
 };
 
+TEST_F(ServerAccountingTest, MemoryIsShownFromDecodingToTheLastByteSent) {
+  const testing::Exposition idle = server_.Metrics();
+  EXPECT_EQ(idle.Value("gemmd_held_bytes"), 0);
+  EXPECT_EQ(idle.Value("gemmd_staging_bytes"), 0);
+  EXPECT_EQ(idle.Value("gemmd_held_capacity_bytes"),
+            TestOptions().queue_max_bytes);
+  EXPECT_EQ(idle.Value("gemmd_staging_capacity_bytes"),
+            TestOptions().pinned_pool_bytes);
+  // An answer of 36 MB that nobody reads: larger than all windows and buffers.
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  v1::SgemmResponse response;
+  grpc::Status status;
+  auto call = server_.gemm().AsyncSgemm(
+      &context, RandomRequest(3000, 3000, 1, 1), &queue);
+  call->Finish(&response, &status, nullptr);
+  EXPECT_TRUE(Eventually([this] {
+    const testing::Exposition metrics = server_.Metrics();
+    return metrics.Value("gemmd_inflight_requests") == 0 &&
+           metrics.Value("gemmd_held_bytes") >= 36e6 &&
+           metrics.Value("gemmd_staging_bytes") >= 36e6;
+  }));
+  void* tag;
+  bool ok;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(Eventually([this] {
+    const testing::Exposition metrics = server_.Metrics();
+    return metrics.Value("gemmd_held_bytes") == 0 &&
+           metrics.Value("gemmd_staging_bytes") == 0;
+  }));
+}
+
 TEST_F(ServerAccountingTest, ACancelledProductNeverReachesTheDevice) {
   Occupy();
   grpc::ClientContext context;

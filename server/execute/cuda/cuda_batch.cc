@@ -93,9 +93,11 @@ void CudaBatch::RefuseWhatNeverFits(size_t capacity) {
     const size_t workspace = batch_.kernel->WorkspaceBytes({&problem, 1});
     const size_t bytes = BytesOf(*task) + RangeAllocator::RoundUp(workspace);
     if (bytes <= capacity) return false;
-    task->Abort(absl::OutOfRangeError(absl::StrCat(
-        "the request needs ", bytes, " bytes on the device, which has ",
-        capacity, " for requests (--pinned-pool-bytes)")));
+    task->Abort(
+        LimitError("--pinned-pool-bytes", capacity,
+                   absl::StrCat("the request needs ", bytes,
+                                " bytes on the device, which has ", capacity,
+                                " for requests (--pinned-pool-bytes)")));
     return true;
   });
 }

@@ -47,6 +47,17 @@ TEST(ErrorDetailsTest, QuotaSaysWhatIsFullAndWhenToRetry) {
   EXPECT_EQ(retry.retry_delay().nanos(), 500000000);
 }
 
+TEST(ErrorDetailsTest, ALimitIsToldWithItsFlag) {
+  const absl::Status status =
+      LimitError("--max-inline-bytes", 1024, "too large");
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  const auto detail = DetailOf<google::rpc::ErrorInfo>(status);
+  EXPECT_EQ(detail.reason(), "LIMIT_EXCEEDED");
+  EXPECT_EQ(detail.metadata().at("flag"), "--max-inline-bytes");
+  EXPECT_EQ(detail.metadata().at("limit"), "1024");
+  EXPECT_EQ(RetryDelay(status), std::nullopt) << "asking again is no use";
+}
+
 TEST(ErrorDetailsTest, UnavailableSaysWhenToRetry) {
   const absl::Status status =
       UnavailableRetryError("draining", absl::Seconds(1));
