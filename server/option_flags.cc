@@ -166,6 +166,18 @@ absl::Status SetDevices(absl::string_view value, ServerOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status SetMatrixStoreBytes(absl::string_view value,
+                                 ServerOptions* options) {
+  options->matrix_store_bytes.reset();
+  if (value == "auto") return absl::OkStatus();
+  const absl::StatusOr<size_t> bytes = ParseBytes(value);
+  if (!bytes.ok() || *bytes > 64 * kTiB) {
+    return BadValue(value, "\"auto\" or a size from 0 to 64TiB, as 8GiB");
+  }
+  options->matrix_store_bytes = *bytes;
+  return absl::OkStatus();
+}
+
 std::vector<OptionFlag> MakeFlags() {
   using O = ServerOptions;
   const absl::Duration kZero = absl::ZeroDuration();
@@ -205,6 +217,14 @@ std::vector<OptionFlag> MakeFlags() {
                 kMaxMessageBytes, "A request or an answer, at most"),
       BytesFlag("pinned-pool-bytes", &O::pinned_pool_bytes, kMiB, 64 * kTiB,
                 "Staging memory (pinned with CUDA), at most"),
+      {"matrix-store-bytes", "auto|SIZE",
+       "Memory of each device for resident matrices; auto: half of what a GPU "
+       "has free, an eighth of the memory on a CPU",
+       "auto", SetMatrixStoreBytes},
+      DurationFlag("matrix-ttl", &O::matrix_ttl, absl::Milliseconds(100),
+                   30 * kDay,
+                   "How long a resident matrix is kept after its last use, "
+                   "where the request does not say"),
       DurationFlag("drain-delay", &O::drain_delay, kZero, kDay,
                    "How long requests are still accepted after health turned "
                    "NOT_SERVING"),

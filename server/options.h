@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,9 @@ struct ServerOptions {
   size_t queue_max_bytes = size_t{4} << 30;
   size_t max_inline_bytes = size_t{256} << 20;  // a whole message
   size_t pinned_pool_bytes = size_t{4} << 30;   // staging memory, at most
+  // Of each device, for resident matrices; nullopt: the backend's share.
+  std::optional<size_t> matrix_store_bytes;
+  absl::Duration matrix_ttl = absl::Minutes(15);  // since the last use
   absl::Duration drain_delay = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration max_connection_age = absl::InfiniteDuration();

@@ -1,5 +1,7 @@
 #include "server/part_options.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/execute/memory_limit.h"
@@ -21,6 +23,7 @@ BackendOptions BackendOptionsOf(const ServerOptions& options) {
   backend.streams_per_device = options.streams_per_device;
   backend.devices = options.devices;
   backend.staging_bytes = options.pinned_pool_bytes;
+  backend.resident_bytes = options.matrix_store_bytes;
   return backend;
 }
 
@@ -32,6 +35,13 @@ BatchSchedulerOptions SchedulerOptionsOf(const ServerOptions& options) {
   scheduler.queue.max_requests = options.queue_max_requests;
   scheduler.queue.max_bytes = options.queue_max_bytes;
   return scheduler;
+}
+
+MatrixStoreOptions MatrixStoreOptionsOf(const ServerOptions& options) {
+  MatrixStoreOptions store;
+  store.ttl = options.matrix_ttl;
+  store.max_ttl = std::max(store.max_ttl, store.ttl);
+  return store;
 }
 
 RpcOptions RpcOptionsOf(const ServerOptions& options) {

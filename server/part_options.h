@@ -9,12 +9,14 @@
 #include "server/rpc/service.h"
 #include "server/schedule/admission.h"
 #include "server/schedule/batch_scheduler.h"
+#include "server/store/matrix_store.h"
 
 namespace gemmd {
 
 AdmissionOptions AdmissionOptionsOf(const ServerOptions& options);
 BackendOptions BackendOptionsOf(const ServerOptions& options);
 BatchSchedulerOptions SchedulerOptionsOf(const ServerOptions& options);
+MatrixStoreOptions MatrixStoreOptionsOf(const ServerOptions& options);
 RpcOptions RpcOptionsOf(const ServerOptions& options);
 
 // Whether --kernel can run on `backend`: one that never could is an error now

@@ -14,19 +14,24 @@
 #include "server/observe/http_server.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
+#include "server/observe/store_metrics.h"
 #include "server/part_options.h"
 #include "server/rpc/service.h"
 #include "server/schedule/admission.h"
 #include "server/schedule/batch_scheduler.h"
 #include "server/start_log.h"
 #include "server/status_pages.h"
+#include "server/store/matrix_store.h"
+#include "server/store/request_log.h"
 
 namespace gemmd {
 namespace {
 
 constexpr absl::Duration kDeviceSampleInterval = absl::Seconds(2);
 
-class GemmServer : public Server, private BatchObserver {
+class GemmServer : public Server,
+                   private BatchObserver,
+                   private MatrixStoreObserver {
  public:
   explicit GemmServer(const ServerOptions& options)
       : options_(options), admission_(AdmissionOptionsOf(options)) {}
@@ -56,6 +61,7 @@ class GemmServer : public Server, private BatchObserver {
   absl::Status StartHttp();
   void StartKernels();
   absl::Status StartDevices(BackendFactory make_backend);
+  void StartStore();
   void StartNvml(const std::vector<SampledDevice>& devices);
   absl::Status StartRpc();
 
@@ -77,6 +83,7 @@ class GemmServer : public Server, private BatchObserver {
   void OnStreams(int device, int change) override {
     metrics_->OnStreams(device, change);
   }
+  void OnRemoved(Removal why) override { store_metrics_->OnRemoved(why); }
   void OnDeviceFault(int device, const absl::Status& status) override;
 
   // In the order of the wiring: each part uses those above it, and is taken
@@ -89,6 +96,9 @@ class GemmServer : public Server, private BatchObserver {
   Admission admission_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<MatrixStore> store_;
+  std::shared_ptr<StoreMetrics> store_metrics_;  // set before the first call
+  const std::unique_ptr<RequestLog> request_log_ = RequestLog::Create();
   std::unique_ptr<BatchScheduler> scheduler_;
   std::unique_ptr<RpcServer> rpc_;
 
@@ -106,7 +116,9 @@ absl::Status GemmServer::Start(BackendFactory make_backend) {
   if (!status.ok()) return status;
   StartKernels();
   status = StartDevices(std::move(make_backend));
-  if (status.ok()) status = StartRpc();
+  if (!status.ok()) return status;
+  StartStore();
+  status = StartRpc();
   if (!status.ok()) return status;
   MutexLock lock(&mu_);
   // A device may have failed already under the first requests.
@@ -185,6 +197,12 @@ void GemmServer::StartNvml(const std::vector<SampledDevice>& devices) {
   }
   metrics_->AddSource(std::make_shared<DeviceSampler>(
       *std::move(library), devices, kDeviceSampleInterval));
+}
+
+void GemmServer::StartStore() {
+  store_ = MatrixStore::Create(MatrixStoreOptionsOf(options_), *backend_, this);
+  store_metrics_ = std::make_shared<StoreMetrics>(*store_);
+  metrics_->AddSource(store_metrics_);
 }
 
 absl::Status GemmServer::StartRpc() {
@@ -279,6 +297,7 @@ absl::Status GemmServer::Shutdown() {
   rpc_.reset();
   scheduler_.reset();
   http_.reset();
+  store_.reset();
   backend_.reset();
   MutexLock lock(&mu_);
   return fault_;

@@ -130,7 +130,7 @@ struct BackendOptions {
   // Staging memory, at most; never more than half of what there is.
   size_t staging_bytes = size_t{4} << 30;
   // Of each device, for resident matrices. --matrix-store-bytes; nullopt: half
-  // of what a GPU has free, a quarter of the container's memory on a CPU.
+  // of what a GPU has free, an eighth of the container's memory on a CPU.
   std::optional<size_t> resident_bytes = 0;
   // Told, in one line for the operator, of devices that are there and not used.
   std::function<void(absl::string_view)> warn = {};

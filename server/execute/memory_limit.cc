@@ -68,6 +68,8 @@ size_t StagingBytesWithin(size_t wanted, size_t limit) {
   return std::min(wanted, limit / 2);
 }
 
+size_t ResidentBytesWithin(size_t limit) { return limit / 8; }
+
 size_t ReceiveBytesWithin(std::optional<size_t> container_limit) {
   constexpr size_t kMost = size_t{4} << 30;
   return container_limit ? std::min(kMost, *container_limit / 4) : kMost;

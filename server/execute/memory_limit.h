@@ -24,6 +24,10 @@ size_t MemoryLimit();
 // everything else.
 size_t StagingBytesWithin(size_t wanted, size_t limit);
 
+// For resident matrices, where nobody says: an eighth of `limit`, since staging
+// memory and messages may take three quarters.
+size_t ResidentBytesWithin(size_t limit);
+
 // For messages that are received and not yet staged: 4 GiB, or a quarter of the
 // container's memory where that is less.
 size_t ReceiveBytesWithin(std::optional<size_t> container_limit);

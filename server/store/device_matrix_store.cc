@@ -104,7 +104,8 @@ absl::StatusOr<std::optional<MonotonicDuration>> DeviceMatrixStore::CheckTtl(
                             "; more than nothing is wanted"));
   }
   if (*ttl > options_.max_ttl) {
-    return absl::OutOfRangeError(
+    return LimitError(
+        "--matrix-ttl", absl::ToInt64Seconds(options_.max_ttl),
         absl::StrCat("the ttl is ", absl::FormatDuration(*ttl), "; at most ",
                      absl::FormatDuration(options_.max_ttl), " can be"));
   }

@@ -40,7 +40,8 @@ absl::Status NoRoomError(size_t bytes, const BudgetLack& lack) {
   const absl::string_view whose =
       client ? "one client's matrices" : "matrices on a device";
   if (!lack.ever) {
-    return absl::OutOfRangeError(
+    return LimitError(
+        "--matrix-store-bytes", lack.limit,
         absl::StrCat("the matrix has ", bytes, " bytes; ", whose, " may have ",
                      lack.limit, " (--matrix-store-bytes)"));
   }

@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
   (*staging)->Prefault(kPrefaultBytes);
   absl::StatusOr<std::unique_ptr<HeapStagingPool>> resident =
       HeapStagingPool::Create(
-          options.resident_bytes.value_or(MemoryLimit() / 4));
+          options.resident_bytes.value_or(ResidentBytesWithin(MemoryLimit())));
   if (!resident.ok()) return resident.status();
   DeviceInfo info;
   info.name = ProcessorName();

@@ -25,8 +25,9 @@ constexpr int kDefaultStreams = 4;
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(std::unique_ptr<SlabStagingPool> staging)
-      : staging_(std::move(staging)) {}
+  // `ordinal` is the device whose context pins memory, for all of them.
+  CudaBackend(std::unique_ptr<SlabStagingPool> staging, int ordinal)
+      : staging_(std::move(staging)), ordinal_(ordinal) {}
 
   absl::string_view name() const override { return "cuda"; }
   MemorySpace kernel_space() const override { return MemorySpace::kDevice; }
@@ -34,6 +35,19 @@ class CudaBackend : public Backend {
     return devices_;
   }
   StagingPool& staging() override { return *staging_; }
+  absl::Status Pin(std::byte* data, size_t bytes) override {
+    absl::Status status = UseDevice(ordinal_);
+    if (!status.ok()) return status;
+    status = CudaStatus(cudaHostRegister(data, bytes, cudaHostRegisterPortable),
+                        "cudaHostRegister");
+    cudaGetLastError();  // a refusal is not the next launch's error
+    return status;
+  }
+  void Unpin(std::byte* data) override {
+    if (!UseDevice(ordinal_).ok()) return;
+    cudaHostUnregister(data);
+    cudaGetLastError();
+  }
 
   void Add(std::unique_ptr<Device> device) {
     devices_.push_back(std::move(device));
@@ -41,6 +55,7 @@ class CudaBackend : public Backend {
 
  private:
   std::unique_ptr<SlabStagingPool> staging_;  // before the devices: outlives
+  const int ordinal_;
   std::vector<std::unique_ptr<Device>> devices_;
 };
 
@@ -142,6 +157,24 @@ absl::StatusOr<DeviceInfo> Describe(int index, int ordinal, int streams) {
   return info;
 }
 
+// Lets each device reach the others' memory, where the hardware can. Where it
+// cannot, copies between them go through the host, which is slower and right.
+void ConnectPeers(const std::vector<int>& ordinals) {
+  for (const int ordinal : ordinals) {
+    if (!UseDevice(ordinal).ok()) continue;
+    for (const int other : ordinals) {
+      int can = 0;
+      if (other == ordinal ||
+          cudaDeviceCanAccessPeer(&can, ordinal, other) != cudaSuccess ||
+          can == 0) {
+        continue;
+      }
+      cudaDeviceEnablePeerAccess(other, 0);
+    }
+    cudaGetLastError();  // of what was enabled before, say
+  }
+}
+
 }  // namespace
 
 bool CudaIsInstalled() {
@@ -165,18 +198,23 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
                                 return MakePinnedMemory(device, bytes);
                               });
   if (!staging.ok()) return staging.status();
-  auto backend = std::make_unique<CudaBackend>(*std::move(staging));
+  auto backend =
+      std::make_unique<CudaBackend>(*std::move(staging), ordinals->front());
   for (size_t i = 0; i < ordinals->size(); ++i) {
     const int ordinal = (*ordinals)[i];
     absl::StatusOr<DeviceInfo> info =
         Describe(static_cast<int>(i), ordinal, options.streams_per_device);
     if (!info.ok()) return info.status();
     // As much as can be staged: what is not staged does not run.
-    absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create(
-        *std::move(info), ordinal, staging_bytes, registry, backend->staging());
+    absl::StatusOr<std::unique_ptr<CudaDevice>> device =
+        CudaDevice::Create(*std::move(info), ordinal,
+                           {.request_bytes = staging_bytes,
+                            .resident_bytes = options.resident_bytes},
+                           registry, backend->staging());
     if (!device.ok()) return device.status();
     backend->Add(*std::move(device));
   }
+  ConnectPeers(*ordinals);
   return backend;
 }
 

@@ -36,24 +36,6 @@ class StageRange {
   StageRange& operator=(const StageRange&) = delete;
 };
 
-// What a task takes at most. From its size when it was made, since its buffers
-// may go with a cancellation while this is reckoned.
-size_t BytesOf(const Task& task) {
-  return task.bytes() + 2 * RangeAllocator::kAlignment;
-}
-
-// The product without its pointers: a workspace follows from the shapes alone.
-SgemmArgs ShapeOf(const TaskSpec& spec) {
-  SgemmArgs args;
-  args.shape = spec.shape;
-  args.lda = spec.a.leading_dimension;
-  args.ldb = spec.b.leading_dimension;
-  args.ldc = spec.shape.n;
-  args.alpha = spec.alpha;
-  args.beta = spec.beta;
-  return args;
-}
-
 absl::Status Record(const CudaEvent& event, const CudaStream& stream) {
   return CudaStatus(cudaEventRecord(event.get(), stream.get()),
                     "cudaEventRecord");
@@ -76,22 +58,23 @@ size_t CudaBatch::WorkspaceBytes() const {
   std::vector<SgemmArgs> problems;
   problems.reserve(batch_.tasks.size());
   for (const auto& task : batch_.tasks) {
-    problems.push_back(ShapeOf(task->spec()));
+    problems.push_back(DeviceArgs(task->spec(), {}));
   }
   return RangeAllocator::RoundUp(batch_.kernel->WorkspaceBytes(problems));
 }
 
 size_t CudaBatch::BytesNeeded() const {
   size_t bytes = workspace_bytes_;
-  for (const auto& task : batch_.tasks) bytes += BytesOf(*task);
+  for (const auto& task : batch_.tasks) bytes += DeviceBytes(*task);
   return bytes;
 }
 
 void CudaBatch::RefuseWhatNeverFits(size_t capacity) {
   std::erase_if(batch_.tasks, [&](const std::shared_ptr<Task>& task) {
-    const SgemmArgs problem = ShapeOf(task->spec());
+    const SgemmArgs problem = DeviceArgs(task->spec(), {});
     const size_t workspace = batch_.kernel->WorkspaceBytes({&problem, 1});
-    const size_t bytes = BytesOf(*task) + RangeAllocator::RoundUp(workspace);
+    const size_t bytes =
+        DeviceBytes(*task) + RangeAllocator::RoundUp(workspace);
     if (bytes <= capacity) return false;
     task->Abort(
         LimitError("--pinned-pool-bytes", capacity,
@@ -139,10 +122,7 @@ void CudaBatch::StartMembers() {
     const TaskSpec& spec = task->spec();
     Member& member = members_.emplace_back();
     member.task = task.get();
-    member.input = next;
-    next += RangeAllocator::RoundUp(spec.input.size());
-    member.output = next;
-    next += RangeAllocator::RoundUp(spec.output.size());
+    member.placement = PlaceOnDevice(spec, report_.device, next);
     report_.flops += spec.shape.flops();
   }
   report_.tasks = static_cast<int>(members_.size());
@@ -161,44 +141,25 @@ absl::Status CudaBatch::EnqueueAll() {
 
 absl::Status CudaBatch::CopyIn() {
   const StageRange range("gemmd h2d", batch_.id);
-  std::vector<CopySegment> segments;
-  segments.reserve(2 * members_.size());
+  TaskCopies copies;
+  copies.segments.reserve(2 * members_.size());
   for (const Member& member : members_) {
-    const TaskSpec& spec = member.task->spec();
-    segments.push_back({member.input, spec.input.data(), spec.input.size()});
-    if (spec.beta != 0) {
-      segments.push_back(
-          {member.output, spec.output.data(), spec.output.size()});
-    }
+    AddCopiesIn(member.task->spec(), report_.device, member.placement, copies);
   }
-  for (const CopySegment& segment : segments) {
-    report_.h2d_bytes += segment.bytes;
-  }
-  return CopySegments(segments, cudaMemcpyHostToDevice, lease_->stream.get());
+  report_.h2d_bytes = copies.bytes(cudaMemcpyHostToDevice);
+  return gemmd::Enqueue(copies, cudaMemcpyHostToDevice, lease_->stream.get());
 }
 
 absl::Status CudaBatch::CopyOut() {
   const StageRange range("gemmd d2h", batch_.id);
-  std::vector<CopySegment> segments;
-  segments.reserve(members_.size());
+  TaskCopies copies;
+  copies.segments.reserve(members_.size());
   for (const Member& member : members_) {
     if (!member.status.ok()) continue;
-    const TaskSpec& spec = member.task->spec();
-    segments.push_back({spec.output.data(), member.output, spec.output.size()});
-    report_.d2h_bytes += spec.output.size();
+    AddCopiesOut(member.task->spec(), member.placement, copies);
   }
-  return CopySegments(segments, cudaMemcpyDeviceToHost, lease_->stream.get());
-}
-
-SgemmArgs CudaBatch::DeviceArgs(const Member& member) const {
-  SgemmArgs args = HostArgs(member.task->spec());
-  const auto on_device = [&](size_t offset) {
-    return reinterpret_cast<const float*>(member.input + offset);
-  };
-  if (args.a != nullptr) args.a = on_device(member.task->spec().a.offset);
-  if (args.b != nullptr) args.b = on_device(member.task->spec().b.offset);
-  if (args.c != nullptr) args.c = reinterpret_cast<float*>(member.output);
-  return args;
+  report_.d2h_bytes = copies.bytes(cudaMemcpyDeviceToHost);
+  return gemmd::Enqueue(copies, cudaMemcpyDeviceToHost, lease_->stream.get());
 }
 
 absl::Status CudaBatch::Launch() {
@@ -210,7 +171,9 @@ absl::Status CudaBatch::Launch() {
   context.workspace_bytes = workspace_bytes_;
   std::vector<SgemmArgs> problems;
   problems.reserve(members_.size());
-  for (const Member& member : members_) problems.push_back(DeviceArgs(member));
+  for (const Member& member : members_) {
+    problems.push_back(DeviceArgs(member.task->spec(), member.placement));
+  }
   if (batch_.kernel->info().fused) {
     const absl::Status launch = batch_.kernel->Launch(problems, context);
     for (Member& member : members_) member.status = launch;

@@ -11,7 +11,7 @@
 #include "server/execute/backend.h"
 #include "server/execute/cuda/device_memory_pool.h"
 #include "server/execute/cuda/lease.h"
-#include "server/execute/cuda/segment_copy.h"
+#include "server/execute/cuda/task_placement.h"
 #include "server/monotonic_time.h"
 
 namespace gemmd {
@@ -59,8 +59,7 @@ class CudaBatch {
   // A task that runs, and where it lies on the device.
   struct Member {
     Task* task;
-    std::byte* input;
-    std::byte* output;
+    TaskPlacement placement;
     absl::Status status;  // of its launch
   };
 
@@ -72,7 +71,6 @@ class CudaBatch {
   absl::Status CopyIn();
   absl::Status Launch();
   absl::Status CopyOut();
-  SgemmArgs DeviceArgs(const Member& member) const;
   absl::Status CheckLaunch(const absl::Status& launch);
   void MeasureStages();
   void EndMembers();

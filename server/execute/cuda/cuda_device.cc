@@ -4,15 +4,14 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <latch>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/cuda_status.h"
-#include "server/execute/warm_problems.h"
+#include "server/execute/cuda/warm_lease.h"
+#include "server/execute/task_run.h"
 
 namespace gemmd {
 namespace {
@@ -25,9 +24,18 @@ constexpr MonotonicDuration kSpinWhenIdle = microseconds(200);
 constexpr MonotonicDuration kSpinOnBatch = microseconds(2000);
 constexpr MonotonicDuration kNap = microseconds(50);
 
-// Small, unaligned, and of the sizes between which cuBLAS changes its kernels.
-constexpr std::array<int64_t, 5> kWarmSizes = {16, 65, 256, 1024, 2048};
-constexpr std::array<int64_t, 1> kWarmSizesOfOthers = {256};
+class CudaResidentMemory : public ResidentMemory {
+ public:
+  CudaResidentMemory(DeviceBlock block, int device)
+      : block_(std::move(block)), device_(device) {}
+  std::byte* data() const override { return block_.data(); }
+  size_t size() const override { return block_.size(); }
+  int device() const override { return device_; }
+
+ private:
+  const DeviceBlock block_;
+  const int device_;
+};
 
 inline void CpuRelax() {
 #if defined(__x86_64__)
@@ -38,7 +46,7 @@ inline void CpuRelax() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
-    DeviceInfo info, int ordinal, size_t memory_bytes,
+    DeviceInfo info, int ordinal, const Memory& memory,
     const KernelRegistry& registry, StagingPool& staging) {
   if (absl::Status status = UseDevice(ordinal); !status.ok()) return status;
   auto device = absl::WrapUnique(
@@ -49,10 +57,9 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
     device->leases_.push_back(*std::move(lease));
   }
   for (Lease& lease : device->leases_) device->free_leases_.push_back(&lease);
-  absl::StatusOr<std::unique_ptr<DeviceMemoryPool>> memory =
-      DeviceMemoryPool::Create(memory_bytes);
-  if (!memory.ok()) return memory.status();
-  device->memory_ = *std::move(memory);
+  absl::Status status = device->TakeMemory(memory);
+  if (status.ok()) status = device->MakeQueues();
+  if (!status.ok()) return status;
   device->thread_ = std::thread([raw = device.get()] { raw->Drive(); });
   pthread_setname_np(device->thread_.native_handle(),
                      absl::StrCat("gemmd-cuda-", ordinal).c_str());
@@ -66,6 +73,35 @@ CudaDevice::CudaDevice(DeviceInfo info, int ordinal,
       registry_(registry),
       staging_(staging) {}
 
+absl::Status CudaDevice::TakeMemory(const Memory& memory) {
+  auto requests = DeviceMemoryPool::Create(memory.request_bytes);
+  if (!requests.ok()) return requests.status();
+  memory_ = *std::move(requests);
+  size_t bytes = memory.resident_bytes.value_or(0);
+  if (!memory.resident_bytes) {
+    size_t total = 0;
+    absl::Status status =
+        CudaStatus(cudaMemGetInfo(&bytes, &total), "cudaMemGetInfo");
+    if (!status.ok()) return status;
+    bytes /= 2;
+  }
+  if (bytes == 0) return absl::OkStatus();
+  auto resident = DeviceMemoryPool::Create(bytes);
+  if (!resident.ok()) return resident.status();
+  resident_ = *std::move(resident);
+  return absl::OkStatus();
+}
+
+absl::Status CudaDevice::MakeQueues() {
+  for (CopyQueue* const queue :
+       {&copies_in_, &copies_out_, &copies_from_others_}) {
+    absl::StatusOr<CopyQueue> made = CopyQueue::Create();
+    if (!made.ok()) return made.status();
+    *queue = *std::move(made);
+  }
+  return absl::OkStatus();
+}
+
 CudaDevice::~CudaDevice() {
   if (thread_.joinable()) {
     {
@@ -78,6 +114,11 @@ CudaDevice::~CudaDevice() {
   }
   UseDevice(ordinal_).IgnoreError();  // nobody could be told
   leases_.clear();
+  for (CopyQueue* const queue :
+       {&copies_in_, &copies_out_, &copies_from_others_}) {
+    *queue = CopyQueue();
+  }
+  resident_.reset();
   memory_.reset();
 }
 
@@ -86,6 +127,86 @@ void CudaDevice::Execute(Batch batch, BatchDone done) {
     waiting_.push_back(std::make_unique<CudaBatch>(
         std::move(batch), std::move(done), info_.index));
   });
+}
+
+absl::StatusOr<std::unique_ptr<ResidentMemory>> CudaDevice::AllocateResident(
+    size_t bytes) {
+  std::optional<DeviceBlock> block;
+  if (resident_ != nullptr) block = resident_->Allocate(bytes);
+  if (!block) return NoResidentMemoryError(bytes);
+  return std::make_unique<CudaResidentMemory>(*std::move(block), info_.index);
+}
+
+size_t CudaDevice::resident_capacity() const {
+  return resident_ == nullptr ? 0 : resident_->capacity();
+}
+
+void CudaDevice::CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
+                        CopyDone done) {
+  Post([this, to = to.data() + offset, from = std::move(from),
+        done = std::move(done)]() mutable {
+    CopyQueue::Copy copy = {to, from.data(), from.size(), nullptr};
+    copy.done = [from = std::move(from),
+                 done = std::move(done)](const absl::Status& status) mutable {
+      std::move(done)(status, std::move(from));
+    };
+    AddCopy(copies_in_, std::move(copy));
+  });
+}
+
+void CudaDevice::CopyOut(const ResidentMemory& from, size_t offset,
+                         StagingBuffer to, CopyDone done) {
+  Post([this, from = from.data() + offset, to = std::move(to),
+        done = std::move(done)]() mutable {
+    CopyQueue::Copy copy = {to.data(), from, to.size(), nullptr};
+    copy.done = [to = std::move(to),
+                 done = std::move(done)](const absl::Status& status) mutable {
+      std::move(done)(status, std::move(to));
+    };
+    AddCopy(copies_out_, std::move(copy));
+  });
+}
+
+void CudaDevice::CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+                          absl::AnyInvocable<void(absl::Status) &&> done) {
+  Post([this, from = from.data(), to = to.data(), bytes = to.size(),
+        done = std::move(done)]() mutable {
+    AddCopy(copies_from_others_,
+            {to, from, bytes,
+             [done = std::move(done)](const absl::Status& status) mutable {
+               std::move(done)(status);
+             }});
+  });
+}
+
+void CudaDevice::AddCopy(CopyQueue& queue, CopyQueue::Copy copy) {
+  if (!fault_.ok()) {
+    std::move(copy.done)(fault_);
+    return;
+  }
+  queue.Add(std::move(copy));
+}
+
+bool CudaDevice::AdvanceCopies() {
+  bool progress = false;
+  for (CopyQueue* const queue :
+       {&copies_in_, &copies_out_, &copies_from_others_}) {
+    if (queue->empty()) continue;
+    absl::StatusOr<bool> advanced =
+        fault_.ok() ? queue->Advance() : absl::StatusOr<bool>(fault_);
+    if (!advanced.ok()) {
+      fault_.Update(advanced.status());
+      queue->Fail(fault_);
+      advanced = true;
+    }
+    progress |= *advanced;
+  }
+  return progress;
+}
+
+bool CudaDevice::busy() const {
+  return !running_.empty() || !copies_in_.empty() || !copies_out_.empty() ||
+         !copies_from_others_.empty();
 }
 
 void CudaDevice::Post(Job job) {
@@ -102,6 +223,7 @@ void CudaDevice::Drive() {
     bool progress = RunPosted();
     progress |= FinishDone();
     progress |= EnqueueWaiting();
+    progress |= AdvanceCopies();
     if (progress) {
       last_progress_ = MonotonicClock::now();
     } else if (!Rest()) {
@@ -170,13 +292,13 @@ void CudaDevice::End(std::unique_ptr<CudaBatch> batch) {
 bool CudaDevice::Rest() {
   const MonotonicTime now = MonotonicClock::now();
   const MonotonicDuration quiet = now - last_progress_;
-  if (quiet < (running_.empty() ? kSpinWhenIdle : kSpinOnBatch)) {
+  if (quiet < (busy() ? kSpinOnBatch : kSpinWhenIdle)) {
     CpuRelax();
     return true;
   }
   MutexLock lock(&mu_);
   if (!posted_.empty()) return true;
-  if (!running_.empty()) {
+  if (busy()) {
     wake_.WaitUntil(&mu_, now + kNap);
     return true;
   }
@@ -190,94 +312,13 @@ absl::Status CudaDevice::Warm() {
   std::latch warm(1);
   Post([&] {
     for (size_t i = 0; i < leases_.size() && status.ok(); ++i) {
-      status = WarmLease(leases_[i], /*all_sizes=*/i == 0);
+      status = WarmLease(leases_[i], /*all_sizes=*/i == 0, *memory_, registry_,
+                         staging_);
     }
     warm.count_down();
   });
   warm.wait();
   return status;
-}
-
-absl::Status CudaDevice::WarmLease(Lease& lease, bool all_sizes) {
-  absl::Status status = all_sizes ? WarmKernels(lease, kWarmSizes)
-                                  : WarmKernels(lease, kWarmSizesOfOthers);
-  if (status.ok()) status = WarmCopies(lease);
-  if (!status.ok()) return status;
-  return CudaStatus(cudaStreamSynchronize(lease.stream.get()),
-                    "cudaStreamSynchronize, to warm up");
-}
-
-absl::Status CudaDevice::WarmKernels(Lease& lease,
-                                     std::span<const int64_t> sizes) {
-  // A and B are one matrix; each of two problems of a launch has its own C.
-  const auto matrix_bytes = [&] {
-    return sizes.back() * sizes.back() * sizeof(float);
-  };
-  while (3 * matrix_bytes() > memory_->capacity() && sizes.size() > 1) {
-    sizes = sizes.first(sizes.size() - 1);
-  }
-  const size_t matrix = matrix_bytes();
-  std::optional<DeviceBlock> block = memory_->Allocate(3 * matrix);
-  if (!block) return absl::ResourceExhaustedError("no memory to warm up in");
-  absl::Status status = CudaStatus(
-      cudaMemsetAsync(block->data(), 0, block->size(), lease.stream.get()),
-      "cudaMemsetAsync");
-  if (!status.ok()) return status;
-  LaunchContext context;
-  context.stream = lease.stream.get();
-  context.cublas = lease.cublas.get();
-  for (const KernelEntry& entry : registry_.entries()) {
-    if (entry.kernel == nullptr || entry.info.space != MemorySpace::kDevice) {
-      continue;
-    }
-    for (SgemmArgs args : WarmProblems(sizes)) {
-      args.a = args.b = reinterpret_cast<const float*>(block->data());
-      args.c = reinterpret_cast<float*>(block->data() + matrix);
-      std::array<SgemmArgs, 2> pair = {args, args};
-      pair[1].c = reinterpret_cast<float*>(block->data() + 2 * matrix);
-      if (!entry.kernel->Supports(args).ok()) continue;
-      for (const size_t count : {1, 2}) {
-        const std::span<const SgemmArgs> problems(pair.data(), count);
-        const size_t needed = entry.kernel->WorkspaceBytes(problems);
-        std::optional<DeviceBlock> workspace = memory_->Allocate(needed);
-        if (!workspace) continue;
-        context.workspace = workspace->data();
-        context.workspace_bytes = workspace->size();
-        if (status = entry.kernel->Launch(problems, context); !status.ok()) {
-          return status;
-        }
-        if (needed > 0) cudaStreamSynchronize(lease.stream.get());
-      }
-    }
-  }
-  return CudaStatus(cudaStreamSynchronize(lease.stream.get()),
-                    "cudaStreamSynchronize, to warm up");
-}
-
-absl::Status CudaDevice::WarmCopies(Lease& lease) {
-  constexpr size_t kBytes = 4096;
-  absl::StatusOr<StagingBuffer> host = staging_.Allocate(kBytes);
-  if (!host.ok()) return host.status();
-  std::memset(host->data(), 0, kBytes);
-  std::optional<DeviceBlock> block = memory_->Allocate(kBytes);
-  if (!block) return absl::ResourceExhaustedError("no memory to warm up in");
-  const CopySegment in = {block->data(), host->data(), kBytes};
-  const CopySegment out = {host->data(), block->data(), kBytes};
-  for (const CudaEvent* const event :
-       {&lease.started, &lease.copied_in, &lease.computed, &lease.copied_out}) {
-    absl::Status status = CopySegmentsByEngine({&in, 1}, cudaMemcpyHostToDevice,
-                                               lease.stream.get());
-    status.Update(CopySegmentsByEngine({&out, 1}, cudaMemcpyDeviceToHost,
-                                       lease.stream.get()));
-    status.Update(CopySegmentsByKernel({&in, 1}, lease.stream.get()));
-    status.Update(CopySegmentsByKernel({&out, 1}, lease.stream.get()));
-    status.Update(CudaStatus(cudaEventRecord(event->get(), lease.stream.get()),
-                             "cudaEventRecord"));
-    status.Update(CudaStatus(cudaStreamSynchronize(lease.stream.get()),
-                             "cudaStreamSynchronize, to warm up"));
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace gemmd

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/registry.h"
 #include "server/execute/backend.h"
+#include "server/execute/cuda/copy_queue.h"
 #include "server/execute/cuda/cuda_batch.h"
 #include "server/execute/cuda/device_memory_pool.h"
 #include "server/execute/cuda/lease.h"
@@ -25,14 +27,22 @@ namespace gemmd {
 // under way and for a moment after, naps through long products, and sleeps when
 // there is nothing to do.
 //
-// After an error that the device cannot be trusted after, every batch fails
-// with that error.
+// Resident matrices lie in a pool of their own, taken at the start. They are
+// copied to and from on streams of their own, one for each direction, driven by
+// the same thread.
+//
+// After an error that the device cannot be trusted after, every batch and every
+// copy fails with that error.
 class CudaDevice : public Device {
  public:
-  // Takes `info.streams` leases and `memory_bytes` of device `ordinal`, or what
+  struct Memory {
+    size_t request_bytes = 0;
+    std::optional<size_t> resident_bytes;  // nullopt: half of what is free then
+  };
+  // Takes `info.streams` leases and that memory of device `ordinal`, or what
   // there is of it. `registry` and `staging` outlive it.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(
-      DeviceInfo info, int ordinal, size_t memory_bytes,
+      DeviceInfo info, int ordinal, const Memory& memory,
       const KernelRegistry& registry, StagingPool& staging);
 
   ~CudaDevice() override;
@@ -40,6 +50,15 @@ class CudaDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   void Execute(Batch batch, BatchDone done) override;
   absl::Status Warm() override;
+  absl::StatusOr<std::unique_ptr<ResidentMemory>> AllocateResident(
+      size_t bytes) override;
+  size_t resident_capacity() const override;
+  void CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
+              CopyDone done) override;
+  void CopyOut(const ResidentMemory& from, size_t offset, StagingBuffer to,
+               CopyDone done) override;
+  void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+                absl::AnyInvocable<void(absl::Status) &&> done) override;
 
   const DeviceMemoryPool& memory() const { return *memory_; }
 
@@ -49,6 +68,9 @@ class CudaDevice : public Device {
   CudaDevice(DeviceInfo info, int ordinal, const KernelRegistry& registry,
              StagingPool& staging);
 
+  absl::Status TakeMemory(const Memory& memory);
+  absl::Status MakeQueues();
+
   void Post(Job job) ABSL_LOCKS_EXCLUDED(mu_);
 
   // All below run on the device's thread.
@@ -56,24 +78,28 @@ class CudaDevice : public Device {
   bool RunPosted();
   bool EnqueueWaiting();
   bool FinishDone();
+  void AddCopy(CopyQueue& queue, CopyQueue::Copy copy);
+  bool AdvanceCopies();
+  bool busy() const;  // something is on the device
   // Spins, naps or sleeps until there may be something to do; false: the end.
   bool Rest();
   void End(std::unique_ptr<CudaBatch> batch);
-  absl::Status WarmLease(Lease& lease, bool all_sizes);
-  absl::Status WarmKernels(Lease& lease, std::span<const int64_t> sizes);
-  absl::Status WarmCopies(Lease& lease);
 
   const DeviceInfo info_;
   const int ordinal_;
   const KernelRegistry& registry_;
   StagingPool& staging_;
   std::unique_ptr<DeviceMemoryPool> memory_;
-  std::vector<Lease> leases_;  // never resized after Create
+  std::unique_ptr<DeviceMemoryPool> resident_;  // null: none was asked for
+  std::vector<Lease> leases_;                   // never resized after Create
 
   // Of the device's thread alone.
   std::vector<Lease*> free_leases_;
   std::deque<std::unique_ptr<CudaBatch>> waiting_;
   std::vector<std::unique_ptr<CudaBatch>> running_;
+  CopyQueue copies_in_;
+  CopyQueue copies_out_;
+  CopyQueue copies_from_others_;
   absl::Status fault_;
   MonotonicTime last_progress_{};
 

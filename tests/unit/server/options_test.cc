@@ -41,6 +41,8 @@ std::string Text(const T& value) {
     std::string text;
     for (const int i : value) absl::StrAppend(&text, i, ";");
     return text;
+  } else if constexpr (std::is_same_v<T, std::optional<size_t>>) {
+    return value ? absl::StrCat(*value) : "auto";
   } else {
     return absl::StrCat(value);
   }
@@ -71,6 +73,9 @@ const FlagCase kCases[] = {
      "a size from 64KiB to 1900MiB", GET(max_inline_bytes)},
     {"pinned-pool-bytes", "64MiB", "1TiB", "1.5GiB", "a size",
      GET(pinned_pool_bytes)},
+    {"matrix-store-bytes", "8GiB", "0", "half", "\"auto\" or a size",
+     GET(matrix_store_bytes)},
+    {"matrix-ttl", "1h", "30s", "0s", "a duration from 100ms", GET(matrix_ttl)},
     {"drain-delay", "2s", "1m30s", "-2s", "a duration from 0",
      GET(drain_delay)},
     {"drain-timeout", "10s", "1h", "inf", "a duration from 0",

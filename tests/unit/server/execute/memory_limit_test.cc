@@ -76,6 +76,13 @@ TEST(StagingBytesWithinTest, LeavesHalfOfTheMemoryToTheRest) {
   EXPECT_EQ(StagingBytesWithin(100, 120), 60u);
 }
 
+TEST(ResidentBytesWithinTest, FitsBesideStagingAndMessages) {
+  const size_t limit = size_t{2} << 30;
+  EXPECT_LT(ResidentBytesWithin(limit) + StagingBytesWithin(limit, limit) +
+                ReceiveBytesWithin(limit),
+            limit);
+}
+
 TEST(ReceiveBytesWithinTest, IsAtMostAQuarterOfTheContainer) {
   EXPECT_EQ(ReceiveBytesWithin(std::nullopt), size_t{4} << 30);
   EXPECT_EQ(ReceiveBytesWithin(size_t{64} << 30), size_t{4} << 30);
