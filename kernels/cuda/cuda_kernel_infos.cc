@@ -31,9 +31,13 @@ std::vector<KernelInfo> CudaKernelInfos() {
       DeviceKernel("double_buffered", kFused,
                    "CUDA, conflict_free that loads the next tile while it "
                    "computes this one"),
-      DeviceKernel("small_tiles", kFused,
-                   "CUDA, 32 x 32 tiles by cp.async: for small products, alone "
-                   "or in batches"),
+      DeviceKernel(
+          "small_tiles", kFused,
+          "CUDA, small tiles by cp.async: for small products, alone or "
+          "in batches, equal or mixed"),
+      DeviceKernel("skinny", kFused,
+                   "CUDA, up to 64 rows against a large B in one pass over it, "
+                   "whichever requests the rows come from"),
       DeviceKernel("cublas", kBackToBack,
                    "CUDA, cuBLAS cublasSgemm, never TF32"),
       DeviceKernel("sm90_ffma", kBackToBack,

@@ -36,6 +36,7 @@ MadeKernel Make(const KernelInfo& info) {
       {"conflict_free", &MakeConflictFreeSgemm},
       {"double_buffered", &MakeDoubleBufferedSgemm},
       {"small_tiles", &MakeSmallTilesSgemm},
+      {"skinny", &MakeSkinnySgemm},
       {"cublas", &MakeCublasSgemm},
       {"sm90_ffma", &MakeSm90FfmaSgemm},
       {"sm90_bf16x6", &MakeSm90Bf16x6Sgemm},

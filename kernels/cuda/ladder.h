@@ -19,6 +19,7 @@ MadeKernel MakeBlockTiledSgemm(KernelInfo info);
 MadeKernel MakeConflictFreeSgemm(KernelInfo info);
 MadeKernel MakeDoubleBufferedSgemm(KernelInfo info);
 MadeKernel MakeSmallTilesSgemm(KernelInfo info);
+MadeKernel MakeSkinnySgemm(KernelInfo info);
 MadeKernel MakeCublasSgemm(KernelInfo info);
 
 }  // namespace gemmd

@@ -1,209 +1,251 @@
 // small_tiles: for products too small to fill the chip with large tiles, alone
-// or by the thousand. 64 threads compute 32 x 32 of C, 4 x 4 a thread, so that
-// a small product has many blocks, and an SM many products. Tiles of A and B
-// come by cp.async, which needs no registers on the way, three stages ahead;
-// what is read along k is turned on the way into shared memory, an element at a
-// time.
-//
-//   stage   t       | t+1     | t+2     | t+3
-//   cp.async  [t+3] |   [t+4] |   [t+5] |   ...      one barrier a stage
-//   compute   [t]   |   [t+1] |   [t+2] |   ...
-//
-// It sums k in order, one FMA at a time: the bits of every step of the ladder.
+// or by the thousand, equal or mixed, in one launch. Tiles are 32 x 32 of C, so
+// that a small product has many blocks and a multiprocessor many products, or
+// 64 x 64, which read half as much, where there are enough of them. Either
+// gives the ladder's bits: which one a batch gets may depend on the batch.
 
-#include "kernels/cuda/find_tile.cuh"
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/batch_table.h"
+#include "kernels/cuda/cuda_status.h"
 #include "kernels/cuda/ladder.h"
+#include "kernels/cuda/small_tiles_kernel.cuh"
 #include "kernels/cuda/table_sgemm.h"
 
 namespace gemmd {
 namespace {
 
-constexpr int kTile = 32;
-constexpr int kThreadTile = 4;
-constexpr int kThreads = 64;
-constexpr int kStepK = 16;
-constexpr int kStages = 4;
-constexpr int kRow = kTile + 4;  // of a tile in shared memory, padded: what
-                                 // eight k of four outer write lies in 32 banks
-static_assert(kThreads * kThreadTile * kThreadTile == kTile * kTile);
+constexpr int kTiles[] = {32, 64};
+constexpr int64_t kMaxSteps = int64_t{1} << 30;  // along k
+constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();
 
-// Copies `kBytes` to shared memory, or zeros where `inside` is false; `from` is
-// an address that may be read in any case.
-template <int kBytes>
-__device__ __forceinline__ void CopyAsync(float* to, const float* from,
-                                          bool inside) {
-  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  const int bytes = inside ? kBytes : 0;
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
-                 "l"(from), "r"(bytes)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared),
-                 "l"(from), "r"(bytes)
-                 : "memory");
-  }
+int64_t CeilDiv(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+
+// The largest int64_t where there are more.
+int64_t CountTiles(const GemmShape& s, int tile) {
+  int64_t tiles;
+  const bool overflow =
+      __builtin_mul_overflow(CeilDiv(s.m, tile), CeilDiv(s.n, tile), &tiles);
+  return overflow ? std::numeric_limits<int64_t>::max() : tiles;
 }
 
-// This thread's share of an operand's tiles [kStepK][kTile], one after the
-// other along k. `outer` is m of A or n of B, as in tile.cuh.
-template <bool kAlongK, bool kVector>
-class AsyncReader {
- public:
-  __device__ AsyncReader(const float* x, int64_t ld, int64_t origin,
-                         int64_t extent, int64_t k)
-      : x_(x), ld_(ld), left_(k) {
-    if constexpr (kAlongK) {
-      // Rows past the extent only reach rows of C that are not there.
-      first_ = FirstK();
-      last_row_ =
-          static_cast<int>(min(extent - 1 - origin, int64_t{kTile - 1}));
-      x_ += origin * ld;
-    } else {
-      first_ = FirstK() * ld + origin + FirstOuter();
-      inside_ = origin + FirstOuter() < extent;
+bool IsAligned(const float* x, int64_t ld) {
+  return reinterpret_cast<uintptr_t>(x) % 16 == 0 && ld % 4 == 0;
+}
+
+BatchShape ShapeOf(const SgemmArgs& args) {
+  const GemmShape& s = args.shape;
+  const bool has_product = args.alpha != 0 && s.k > 0;
+  return {.m = s.m,
+          .n = s.n,
+          .k = has_product ? s.k : 0,
+          .lda = args.lda,
+          .ldb = args.ldb,
+          .ldc = args.ldc,
+          .alpha = has_product ? args.alpha : 0,
+          .beta = args.beta,
+          .first_tile = 0,
+          .tiles = 0,
+          .tiles_n = 0,
+          .first_product = 0,
+          .vector_a = IsAligned(args.a, args.lda),
+          .vector_b = IsAligned(args.b, args.ldb)};
+}
+
+// The tile, by index into kTiles, that takes these products the shorter time.
+int ChooseTile(std::span<const SgemmArgs* const> products, int sm_count) {
+  // How much faster a multiprocessor full of large tiles multiplies.
+  constexpr double kGainOfLarge = 1.5;
+  double small_work = 0;  // of k, times blocks
+  double large_work = 0;
+  double large_blocks = 0;
+  const SgemmArgs* last = nullptr;
+  double small = 0;
+  double large = 0;
+  for (const SgemmArgs* p : products) {
+    if (last == nullptr || p->shape != last->shape) {
+      small = static_cast<double>(CountTiles(p->shape, kTiles[0]));
+      large = static_cast<double>(CountTiles(p->shape, kTiles[1]));
+      last = p;
     }
+    small_work += static_cast<double>(p->shape.k) * small;
+    large_work += static_cast<double>(p->shape.k) * large;
+    large_blocks += large;
+  }
+  return large_blocks >= 2.0 * sm_count &&
+         4 * large_work < kGainOfLarge * small_work;
+}
+
+// By tile, then by transposes: of A, plus twice that of B.
+template <int kTile, typename Table>
+constexpr std::array kKernelsOf = {
+    &SmallTiles<kTile, false, false, Table>,
+    &SmallTiles<kTile, true, false, Table>,
+    &SmallTiles<kTile, false, true, Table>,
+    &SmallTiles<kTile, true, true, Table>,
+};
+template <typename Table>
+constexpr std::array kKernels = {kKernelsOf<kTiles[0], Table>,
+                                 kKernelsOf<kTiles[1], Table>};
+
+int TransposesOf(const GemmShape& s) {
+  return s.transpose_a + 2 * s.transpose_b;
+}
+
+// Whether products have one entry of a table.
+bool AreAlike(const SgemmArgs& x, const SgemmArgs& y) {
+  const auto alignment = [](const SgemmArgs& p) {
+    return (reinterpret_cast<uintptr_t>(p.a) % 16 == 0) +
+           2 * (reinterpret_cast<uintptr_t>(p.b) % 16 == 0);
+  };
+  return x.shape == y.shape && x.lda == y.lda && x.ldb == y.ldb &&
+         x.ldc == y.ldc &&
+         std::memcmp(&x.alpha, &y.alpha, sizeof(float)) == 0 &&
+         std::memcmp(&x.beta, &y.beta, sizeof(float)) == 0 &&
+         alignment(x) == alignment(y);
+}
+
+// Collects products of the same transposes and launches them when a table is
+// full.
+class BatchLauncher {
+ public:
+  BatchLauncher(int tile, CUstream_st* stream) : tile_(tile), stream_(stream) {}
+
+  absl::Status Add(const SgemmArgs& args) {
+    const bool is_new = last_ == nullptr || !AreAlike(args, *last_);
+    const int64_t tiles =
+        is_new ? CountTiles(args.shape, kTiles[tile_]) : shapes_.back().tiles;
+    const bool is_full =
+        tiles_ + tiles > kMaxBlocks ||
+        !LargeBatchTable::Fits(shapes_.size() + is_new, products_.size() + 1);
+    if (is_full || (last_ != nullptr &&
+                    TransposesOf(args.shape) != TransposesOf(last_->shape))) {
+      absl::Status status = Launch();
+      if (!status.ok()) return status;
+    }
+    if (is_new || shapes_.empty()) {
+      BatchShape& shape = shapes_.emplace_back(ShapeOf(args));
+      shape.first_tile = static_cast<uint32_t>(tiles_);
+      shape.tiles = static_cast<uint32_t>(tiles);
+      shape.tiles_n =
+          static_cast<uint32_t>(CeilDiv(args.shape.n, kTiles[tile_]));
+      shape.first_product = static_cast<uint32_t>(products_.size());
+    }
+    products_.push_back({args.a, args.b, args.c});
+    tiles_ += tiles;
+    last_ = &args;
+    return absl::OkStatus();
   }
 
-  // Starts the copy of the next tile; past k its elements are zeros.
-  __device__ void Copy(float* tile) {
-    constexpr int kWidth = kVector ? 4 : 1;  // elements a copy
-    float* to = tile + FirstK() * kRow + FirstOuter();
-    if constexpr (kAlongK) {
-#pragma unroll
-      for (int o = 0; o < kTile; o += kThreads / 8) {
-        const float* row = x_ + min(o + FirstOuter(), last_row_) * ld_ + first_;
-#pragma unroll
-        for (int k = 0; k < kStepK; k += 8) {
-          const bool inside = FirstK() + k < left_;
-          CopyAsync<4>(to + k * kRow + o, inside ? row + k : x_, inside);
-        }
-      }
-      first_ += kStepK;
-    } else {
-      constexpr int kRows = kThreads * kWidth / kTile;
-#pragma unroll
-      for (int k = 0; k < kStepK; k += kRows) {
-        const bool inside = inside_ && FirstK() + k < left_;
-        CopyAsync<4 * kWidth>(to + k * kRow,
-                              inside ? x_ + first_ + k * ld_ : x_, inside);
-      }
-      first_ += kStepK * ld_;
-    }
-    left_ -= kStepK;
+  // Launches what was added since the last launch.
+  absl::Status Launch() {
+    if (products_.empty()) return absl::OkStatus();
+    const bool is_small =
+        SmallBatchTable::Fits(shapes_.size(), products_.size());
+    absl::Status status = is_small ? LaunchWith<SmallBatchTable>()
+                                   : LaunchWith<LargeBatchTable>();
+    last_ = nullptr;
+    tiles_ = 0;
+    shapes_.clear();
+    products_.clear();
+    return status;
   }
 
  private:
-  // Along k: eight threads side by side. Else: a row of the tile.
-  static constexpr int kAcross = kAlongK ? 8 : kVector ? kTile / 4 : kTile;
-  __device__ static int FirstK() {
-    return kAlongK ? threadIdx.x % kAcross : threadIdx.x / kAcross;
-  }
-  __device__ static int FirstOuter() {
-    return kAlongK ? threadIdx.x / kAcross
-                   : threadIdx.x % kAcross * (kTile / kAcross);
+  template <typename Table>
+  absl::Status LaunchWith() {
+    Table table;
+    table.Fill(shapes_, products_);
+    void* parameters[] = {&table};
+    const auto kernel = kKernels<Table>[tile_][TransposesOf(last_->shape)];
+    absl::Status status = CudaStatus(
+        cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
+                         dim3(static_cast<unsigned>(tiles_)),
+                         dim3(kSmallTileThreads), parameters, 0, stream_),
+        "cudaLaunchKernel");
+    status.Update(CudaStatus(cudaPeekAtLastError(), "after cudaLaunchKernel"));
+    return status;
   }
 
-  const float* x_;
-  const int64_t ld_;
-  int64_t left_;   // of k, from the next tile on
-  int64_t first_;  // from x_ to this thread's first element of the next tile
-  int last_row_;   // kAlongK: of the tile, inside
-  bool inside_;    // else: whether this thread's columns are
+  const int tile_;
+  CUstream_st* const stream_;
+  const SgemmArgs* last_ = nullptr;  // added since the last launch
+  int64_t tiles_ = 0;
+  std::vector<BatchShape> shapes_;
+  std::vector<BatchPointers> products_;
 };
 
-template <bool kTransposeA, bool kTransposeB, bool kVector, int kCapacity>
-__global__ void __launch_bounds__(kThreads)
-    SmallTiles(const __grid_constant__ ProblemTable<kCapacity> table) {
-  __shared__ alignas(16) float stages[kStages][2][kStepK * kRow];
-  const DeviceProblem& p = FindProblem(table);
-  const TileOrigin origin = FindTile<kTile, kTile>(p);
-  AsyncReader<!kTransposeA, kVector> a_reader(p.a, p.lda, origin.row, p.m, p.k);
-  AsyncReader<kTransposeB, kVector> b_reader(p.b, p.ldb, origin.col, p.n, p.k);
-  const int steps = static_cast<int>((p.k + kStepK - 1) / kStepK);
+class SmallTilesSgemm final : public SgemmKernel {
+ public:
+  SmallTilesSgemm(KernelInfo info, int sm_count)
+      : SgemmKernel(std::move(info)), sm_count_(sm_count) {}
 
-  // An empty group past the last step keeps the count of groups.
-  const auto copy = [&](int step) {
-    if (step < steps) {
-      a_reader.Copy(stages[step % kStages][0]);
-      b_reader.Copy(stages[step % kStages][1]);
+  absl::Status Supports(const SgemmArgs& args) const override {
+    const GemmShape& s = args.shape;
+    if (s.m == 0 || s.n == 0) return absl::OkStatus();
+    if (CeilDiv(s.k, kSmallTileStepK) > kMaxSteps) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(info().name, " takes k up to ",
+                       kMaxSteps * kSmallTileStepK, ", got ", s.k));
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
-  };
-#pragma unroll
-  for (int step = 0; step < kStages - 1; ++step) copy(step);
-
-  // 8 threads along m, 4 along n, in z-order: a 16-byte load of either operand
-  // touches each bank once. The second warp has the right half.
-  const int row = threadIdx.x / 2 % 8 * kThreadTile;
-  const int col =
-      (threadIdx.x / 32 * 4 + threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2) *
-      kThreadTile;
-  float sums[kThreadTile][kThreadTile] = {};
-  for (int step = 0; step < steps; ++step) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
-    __syncthreads();  // the stage is there, and the one before it free
-    copy(step + kStages - 1);
-    const float* a_tile = stages[step % kStages][0] + row;
-    const float* b_tile = stages[step % kStages][1] + col;
-#pragma unroll
-    for (int k = 0; k < kStepK; ++k) {
-      const float4 a = *reinterpret_cast<const float4*>(a_tile + k * kRow);
-      const float4 b = *reinterpret_cast<const float4*>(b_tile + k * kRow);
-      const float as[kThreadTile] = {a.x, a.y, a.z, a.w};
-      const float bs[kThreadTile] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-      for (int i = 0; i < kThreadTile; ++i) {
-#pragma unroll
-        for (int j = 0; j < kThreadTile; ++j) {
-          sums[i][j] = fmaf(as[i], bs[j], sums[i][j]);
-        }
-      }
-    }
+    const int64_t tiles = CountTiles(s, kTiles[0]);
+    if (tiles <= kMaxBlocks) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        info().name, " computes C in tiles of ", kTiles[0], " x ", kTiles[0],
+        ", at most ", kMaxBlocks, "; ", s.m, " x ", s.n, " are ", tiles));
   }
 
-  // C = alpha * sums + beta * C, as far as it exists.
-#pragma unroll
-  for (int i = 0; i < kThreadTile; ++i) {
-    if (origin.row + row + i >= p.m) break;
-    float* at = p.c + (origin.row + row + i) * p.ldc + origin.col + col;
-    const auto left = static_cast<int>(min(p.n - origin.col - col, int64_t{4}));
-    float old[kThreadTile] = {};
-    if (kVector && left == 4) {
-      float4* four = reinterpret_cast<float4*>(at);
-      if (p.beta != 0) *reinterpret_cast<float4*>(old) = *four;
-      *four = {fmaf(p.beta, old[0], p.alpha * sums[i][0]),
-               fmaf(p.beta, old[1], p.alpha * sums[i][1]),
-               fmaf(p.beta, old[2], p.alpha * sums[i][2]),
-               fmaf(p.beta, old[3], p.alpha * sums[i][3])};
-      continue;
+  absl::Status Launch(std::span<const SgemmArgs> problems,
+                      const LaunchContext& context) const override {
+    std::vector<const SgemmArgs*> products;
+    products.reserve(problems.size());
+    bool is_sorted = true;
+    for (const SgemmArgs& p : problems) {
+      if (p.shape.m == 0 || p.shape.n == 0) continue;
+      is_sorted =
+          is_sorted && (products.empty() || products.back()->shape == p.shape);
+      products.push_back(&p);
     }
-#pragma unroll
-    for (int j = 0; j < kThreadTile; ++j) {
-      if (j >= left) continue;
-      if (p.beta != 0) old[j] = at[j];
-      at[j] = fmaf(p.beta, old[j], p.alpha * sums[i][j]);
+    // The longest first, so that none is begun when all others have ended.
+    if (!is_sorted) {
+      std::ranges::stable_sort(products, std::less<>(), [](const SgemmArgs* p) {
+        return std::pair(TransposesOf(p->shape), -p->shape.k);
+      });
     }
+    BatchLauncher launcher(ChooseTile(products, sm_count_), context.stream);
+    for (const SgemmArgs* p : products) {
+      absl::Status status = launcher.Add(*p);
+      if (!status.ok()) return status;
+    }
+    return launcher.Launch();
   }
-}
 
-struct SmallTilesFunctions {
-  static constexpr int kTileM = kTile;
-  static constexpr int kTileN = kTile;
-  static constexpr int kBlockX = kThreads;
-  static constexpr int kBlockY = 1;
-
-  template <bool kTransposeA, bool kTransposeB, bool kVector, int kCapacity>
-  static const void* Function() {
-    return reinterpret_cast<const void*>(
-        &SmallTiles<kTransposeA, kTransposeB, kVector, kCapacity>);
-  }
+ private:
+  const int sm_count_;
 };
 
 }  // namespace
 
 MadeKernel MakeSmallTilesSgemm(KernelInfo info) {
-  return MakeTableSgemm(std::move(info), FunctionsOf<SmallTilesFunctions>());
+  int device = 0;
+  int sm_count = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device);
+  absl::Status runs = CheckKernelRuns(
+      reinterpret_cast<const void*>(kKernels<SmallBatchTable>[0][0]));
+  if (!runs.ok()) return runs;
+  return std::make_unique<const SmallTilesSgemm>(std::move(info), sm_count);
 }
 
 }  // namespace gemmd

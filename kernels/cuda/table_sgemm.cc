@@ -131,8 +131,9 @@ class TableSgemm final : public SgemmKernel {
   const TableFunctions functions_;
 };
 
-// Why the current device has no code for `function`, in words for users.
-absl::Status CheckRuns(const void* function) {
+}  // namespace
+
+absl::Status CheckKernelRuns(const void* function) {
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(&attributes, function);
   if (error == cudaSuccess) return absl::OkStatus();
@@ -153,8 +154,6 @@ absl::Status CheckRuns(const void* function) {
       minor));
 }
 
-}  // namespace
-
 SgemmVariant VariantOf(const SgemmArgs& args) {
   const GemmShape& s = args.shape;
   // The sizes along which four neighbours of A, of B and of C lie.
@@ -168,7 +167,7 @@ SgemmVariant VariantOf(const SgemmArgs& args) {
 
 absl::StatusOr<std::unique_ptr<const SgemmKernel>> MakeTableSgemm(
     KernelInfo info, const TableFunctions& functions) {
-  absl::Status runs = CheckRuns(functions.single[0]);
+  absl::Status runs = CheckKernelRuns(functions.single[0]);
   if (!runs.ok()) return runs;
   return std::make_unique<const TableSgemm>(std::move(info), functions);
 }

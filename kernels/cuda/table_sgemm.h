@@ -44,6 +44,10 @@ struct TableFunctions {
 template <typename Kernel>
 TableFunctions FunctionsOf();
 
+// OK where the current device has code for `function`, a __global__ one; else
+// FAILED_PRECONDITION with the reason, in words for users.
+absl::Status CheckKernelRuns(const void* function);
+
 // The kernel behind `functions`. FAILED_PRECONDITION, with a reason meant for
 // users, where the current device cannot run them.
 absl::StatusOr<std::unique_ptr<const SgemmKernel>> MakeTableSgemm(

@@ -23,8 +23,9 @@ TEST(KernelRegistryTest, ListsTheWholeLadderInOrder) {
     names.push_back(entry.info.name);
   }
   const std::vector<std::string> ladder = {
-      "reference",     "openblas",        "naive",       "block_tiled",
-      "conflict_free", "double_buffered", "small_tiles", "cublas"};
+      "reference",   "openblas",      "naive",
+      "block_tiled", "conflict_free", "double_buffered",
+      "small_tiles", "skinny",        "cublas"};
   names.resize(std::min(names.size(), ladder.size()));
   EXPECT_EQ(names, ladder);
 }
