@@ -42,13 +42,62 @@ live() {
     build && /usr/bin/python3 $monitoring/check_live.py
 }
 
+# Components came with kustomize 4; Debian 12's own kubectl (1.20) is too old.
+kustomize_build() { # FOLDER
+  if command -v kustomize >/dev/null; then
+    kustomize build "$1"
+  else
+    kubectl kustomize "$1"
+  fi
+}
+
+manifests() {
+  local to=$work/manifests overlay
+  rm -rf "$to" && mkdir -p "$to" || return 1
+  /usr/bin/python3 $monitoring/make_rule_objects.py --check || return 1
+  for overlay in deploy/kubernetes/overlays/*/; do
+    kustomize_build "$overlay" >"$to/$(basename "$overlay").yaml" || {
+      echo "kubectl 1.27 or kustomize 5, or newer, is needed to build $overlay"
+      return 1
+    }
+  done
+  npm_packages deploy/types &&
+    node deploy/types/check.mjs $work/types "$to"/*.yaml &&
+    /usr/bin/python3 deploy/kubernetes/check_manifests.py "$to"/*.yaml &&
+    build && read_by_gemmd
+}
+
+# gemmd starts with the flags that the manifests give it, its ports apart.
+read_by_gemmd() {
+  local log=$work/conf.log
+  timeout --preserve-status 5 build/dev/bin/gemmd \
+    --config deploy/kubernetes/base/gemmd.conf --backend cpu --drain-delay 0 \
+    --listen 127.0.0.1:0 --http-listen 127.0.0.1:0 >"$log" 2>&1
+  cat "$log"
+  grep -q 'grpc listening' "$log"
+}
+
+compose() {
+  promtool check config --syntax-only deploy/docker/prometheus.yml &&
+    npm_packages deploy/types &&
+    node deploy/types/check_compose.mjs $work/types deploy/docker/compose*.yaml
+}
+
+image() {
+  build && bash deploy/docker/check_image.sh
+}
+
 declare -A titles=(
   [alerts]="Alerts fire and stay silent"
   [dashboards]="Dashboards: lint and types"
   [live]="Every panel and rule against a server"
+  [manifests]="Manifests: built, typed, to the checklist"
+  [compose]="compose.yaml against its schema"
+  [image]="CPU image: built, restricted, multiplying"
 )
 parts=("$@")
-[ $# -gt 0 ] || parts=(alerts dashboards live)
+[ $# -gt 0 ] || parts=(alerts dashboards live
+  manifests compose)
 
 failed=0
 for part in "${parts[@]}"; do

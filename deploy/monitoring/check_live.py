@@ -76,8 +76,6 @@ class Checks:
         for name in self.cpu:
             self.expect(not GPU_ONLY.fullmatch(name),
                         f"{name} is GPU_ONLY, and a CPU server has it")
-            self.expect(name in self.gpu or name.startswith("process_"),
-                        f"{H200.name} lacks {name}")
 
     def panels(self, begin, end):
         for path in sorted((HERE / "dashboards").glob("*.json")):
@@ -150,7 +148,7 @@ def main():
         time.sleep(3)
         begin = time.time()
         stack.drive(arguments.seconds)
-        end = time.time()
+        end = time.time() - 3  # while there was load
         checks = Checks(stack, stack.metrics())
         checks.series()
         checks.panels(begin, end)

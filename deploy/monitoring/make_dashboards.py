@@ -138,9 +138,9 @@ PEAK_RATIO = (f"sum({rate('gemmd_flops_total')})"
 
 def service_rows():
     over_range = "[$__range]"
-    budget = (f"1 - sum(increase({CALLS}{{<M>, {SERVICE}, {ERRORS}}}{over_range}))"
+    budget = (f"clamp_min(1 - sum(increase({CALLS}{{<M>, {SERVICE}, {ERRORS}}}{over_range}))"
               f" / (sum(increase({CALLS}{{<M>, {SERVICE}}}{over_range}))"
-              f" * {SLO_ERRORS})")
+              f" * {SLO_ERRORS}), -1)")
     yield "At a glance", [
         stat("Requests", "Calls of the service that ended, a second.", "reqps",
              f"sum({rate(CALLS, SERVICE)})"),
@@ -161,7 +161,7 @@ def service_rows():
              "sum(gemmd_ready{<M>})",
              {"decimals": 0, **thresholds((None, "red"), (1, "green"))}),
         stat("Error budget left", "Of the errors that 99.9 % allows over the "
-             "time shown; below 0 it is spent.", "percentunit", budget,
+             "time shown; below 0 it is spent, and cut at -100 %.", "percentunit", budget,
              thresholds((None, "red"), (0, "orange"), (0.25, "green"))),
     ]
     yield "Rate, errors, duration", [
@@ -179,7 +179,7 @@ def service_rows():
         heatmap("Latency, all", "Products by how long they took.", "s",
                 SECONDS, SGEMM, width=12),
         series("Calls by method", "Health checks left out.", "reqps",
-               query(f"sum by (grpc_method) ({rate(CALLS, SERVICE)})",
+               query(f"sum by (grpc_method) ({rate(CALLS, SERVICE)}) > 0",
                      "{{grpc_method}}"), width=12),
     ]
     yield "Batching and queue", [
@@ -227,18 +227,27 @@ def service_rows():
     yield "Process", [
         series("CPU", "Cores in use.", "short",
                query(f"sum by (instance) ({rate('process_cpu_seconds_total')})",
-                     "{{instance}}"), width=6),
+                     "{{instance}}")),
         series("Memory", "Resident, staging memory included.", "bytes",
                query("sum by (instance) (process_resident_memory_bytes{<M>})",
-                     "{{instance}}"), width=6),
+                     "{{instance}}")),
+        series("Memory of requests", "held: products, and answers that clients "
+               "still read, of --queue-max-bytes; staging: of "
+               "--pinned-pool-bytes.", "percentunit",
+               query("sum by (instance) (gemmd_held_bytes{<M>}) / "
+                     "sum by (instance) (gemmd_held_capacity_bytes{<M>})",
+                     "held {{instance}}"),
+               query("sum by (instance) (gemmd_staging_bytes{<M>}) / "
+                     "sum by (instance) (gemmd_staging_capacity_bytes{<M>})",
+                     "staging {{instance}}")),
         series("File descriptors", "Open, over those allowed.", "percentunit",
                query("sum by (instance) (process_open_fds{<M>}) / "
                      "sum by (instance) (process_max_fds{<M>})",
-                     "{{instance}}"), width=6),
+                     "{{instance}}"), width=12),
         series("Starts", "How often the process began anew in an hour.",
                "short", query("sum by (instance) "
                               "(changes(process_start_time_seconds{<M>}[1h]))",
-                              "{{instance}}"), width=6),
+                              "{{instance}}"), width=12),
         table("Versions", "What each server was built from.",
               "gemmd_build_info{<M>}", ["version", "revision", "cuda"], 24),
     ]

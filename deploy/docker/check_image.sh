@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# Builds the CPU image with buildah, on a Debian made here, and runs it as a
+# restricted pod would: no root, no capability, no new privilege, a read-only
+# root, no network but its own loopback, 512 MiB. Then multiplies through it.
+#
+#   deploy/docker/check_image.sh       as root, on Debian; needs build/dev's gemmctl
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+work=$PWD/build/deploy/image
+limit_mb=120
+base=localhost/gemmd-base
+image=localhost/gemmd:cpu
+digits=client/examples/digits/digits.npy
+product_sha256=$(sed -n 's/^product_sha256=//p' deploy/quickstart.sh)
+container=gemmd-check-$$
+bundle=$work/bundle
+mkdir -p "$work"
+
+buildah() {
+  command buildah --root "$work/storage" --runroot "$work/run" \
+    --storage-driver vfs "$@"
+}
+say() { printf '== %s\n' "$*"; }
+fail() {
+  echo "check_image.sh: $*" >&2
+  exit 1
+}
+cleanup() {
+  runc --root "$work/runc" delete --force "$container" 2>/dev/null || true
+  rm -rf "$bundle"
+}
+trap cleanup EXIT
+
+make_base() {
+  [ -f "$work/base.tar" ] || mmdebstrap --variant=apt bookworm "$work/base.tar"
+  printf 'FROM scratch\nADD base.tar /\n' |
+    buildah bud --isolation chroot -t "$base" -f - "$work"
+}
+
+build_image() {
+  buildah bud --isolation chroot --format docker -t "$image" \
+    --build-arg BUILD_IMAGE="$base" \
+    --build-arg REVISION="$(git rev-parse --short=12 HEAD)" \
+    --build-arg CREATED="$(git log -1 --format=%cI)" \
+    -f deploy/docker/Dockerfile.cpu .
+}
+
+config() { # JQ_EXPRESSION: of the image's configuration
+  buildah inspect --type image "$image" | jq -er ".Docker.config | $1"
+}
+
+check_config() {
+  [ "$(config .User)" = 65532:65532 ] || fail "the user is $(config .User)"
+  [ "$(config '.Entrypoint | join(" ")')" = /usr/local/bin/gemmd ]
+  [ "$(config .StopSignal)" = SIGTERM ]
+  [ "$(config '.Healthcheck.Test | join(" ")')" = \
+    "CMD /usr/local/bin/gemmctl health" ]
+  config '.Labels["org.opencontainers.image.revision"]' >/dev/null
+  config '.Env | any(startswith("NVIDIA_VISIBLE_DEVICES")) | not' >/dev/null
+}
+
+# The image's files as a folder, and the profile under which they run.
+unpack() {
+  rm -rf "$bundle" && mkdir -p "$bundle/shared"
+  local from mounted
+  from=$(buildah from "$image")
+  mounted=$(buildah mount "$from")
+  cp -a "$mounted" "$bundle/rootfs"
+  buildah rm "$from" >/dev/null
+  chown 65532:65532 "$bundle/shared"
+  runc spec --bundle "$bundle"
+  jq --argjson args "$(config .Entrypoint)" --argjson env "$(config .Env)" \
+    --arg shared "$bundle/shared" '
+    .process.terminal = false
+    | .process.args = $args
+    | .process.env = $env + ["GEMMD_UNIX_SOCKET=/run/gemmd/socket"]
+    | .process.user = {uid: 65532, gid: 65532}
+    | .process.capabilities = {}
+    | .process.noNewPrivileges = true
+    | .root.readonly = true
+    | .linux.resources.memory.limit = 536870912
+    | .linux.resources.pids.limit = 256
+    | .mounts += [{destination: "/run/gemmd", type: "bind", source: $shared,
+                   options: ["bind", "rw", "nosuid", "nodev", "noexec"]}]
+    ' "$bundle/config.json" >"$bundle/new.json"
+  mv "$bundle/new.json" "$bundle/config.json"
+}
+
+check_files() {
+  local root=$bundle/rootfs bytes
+  bytes=$(du -s --block-size=1 --apparent-size "$root" | cut -f 1)
+  echo "size: $((bytes / 1000000)) MB; compressed $(tar -C "$root" -cz . |
+    wc -c | awk '{printf "%d", $1 / 1000000}') MB"
+  [ "$bytes" -le $((limit_mb * 1000000)) ] || fail "over $limit_mb MB"
+  [ -z "$(find "$root" -perm /6000)" ] || fail "a file with setuid"
+  [ -z "$(find "$root" -name sh -o -name bash -o -name busybox)" ] ||
+    fail "a shell"
+  jq -e '.packages | length > 10' "$root/usr/share/gemmd/sbom.spdx.json"
+}
+
+in_container() { runc --root "$work/runc" exec "$container" "$@"; }
+
+run() {
+  runc --root "$work/runc" run --detach --bundle "$bundle" \
+    --pid-file "$work/pid" "$container" >"$work/gemmd.log" 2>&1 </dev/null ||
+    fail "$(cat "$work/gemmd.log")"
+  for _ in $(seq 100); do
+    if in_container /usr/local/bin/gemmctl health >/dev/null 2>&1; then return; fi
+    sleep 0.2
+  done
+  fail "not healthy: $(cat "$work/gemmd.log")"
+}
+
+check_restrictions() {
+  local status
+  status=$(cat "/proc/$(cat "$work/pid")/status")
+  grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs|Seccomp):' <<<"$status"
+  grep -qE '^Uid:\s65532\s65532\s65532\s65532$' <<<"$status"
+  grep -qE '^CapEff:\s0+$' <<<"$status"
+  grep -qE '^CapBnd:\s0+$' <<<"$status"
+  grep -qE '^NoNewPrivs:\s1$' <<<"$status"
+}
+
+multiply() {
+  local product=$work/product.npy
+  rm -f "$product"
+  build/dev/bin/gemmctl --server "unix:$bundle/shared/socket" \
+    multiply "$digits" "$digits" --transpose-b -o "$product"
+  sha256sum "$product"
+  [ "$(sha256sum "$product" | cut -d ' ' -f 1)" = "$product_sha256" ] ||
+    fail "another product than everywhere else"
+}
+
+# The first process has no default for SIGTERM: it must handle it.
+stop() {
+  local pid
+  pid=$(cat "$work/pid")
+  runc --root "$work/runc" kill "$container" TERM
+  for _ in $(seq 100); do
+    [ "$(runc --root "$work/runc" state "$container" | jq -r .status)" = stopped ] &&
+      grep -q stopped "$work/gemmd.log" && return
+    sleep 0.1
+  done
+  fail "SIGTERM did not stop it (process $pid)"
+}
+
+say "a Debian to build on" && make_base
+say "the image" && build_image
+say "its configuration" && check_config
+say "its files" && unpack && check_files
+say "running it" && run && check_restrictions
+say "multiplying through it" && multiply
+say "stopping it" && stop
+say "good"

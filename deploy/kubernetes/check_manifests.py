@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""What every built overlay must keep to, beyond the types of its fields.
+
+    deploy/kubernetes/check_manifests.py FILE...      (from kubectl kustomize)
+"""
+
+import pathlib
+import re
+import sys
+
+import yaml
+
+SLACK = 10  # seconds of the grace period beyond the drain
+GPU = re.compile(r"nvidia\.com/(gpu|mig-.*)")
+
+
+class Overlay:
+    def __init__(self, path):
+        self.name = pathlib.Path(path).stem
+        self.objects = [o for o in yaml.safe_load_all(open(path)) if o]
+        self.deployment = self.one("Deployment")
+        self.pod = self.deployment["spec"]["template"]["spec"]
+        self.container = self.pod["containers"][0]
+
+    def all(self, kind):
+        return [o for o in self.objects if o["kind"] == kind]
+
+    def one(self, kind):
+        found = self.all(kind)
+        assert len(found) == 1, f"{len(found)} objects of kind {kind}"
+        return found[0]
+
+    def flags(self):
+        """Of gemmd.conf, as text."""
+        wanted = {v["name"]: v for v in self.pod["volumes"]}["config"]
+        config = {c["metadata"]["name"]: c for c in self.all("ConfigMap")}[
+            wanted["configMap"]["name"]]
+        return dict(re.findall(r"^([\w-]+) = (.*)$",
+                               config["data"]["gemmd.conf"], re.M))
+
+
+def seconds(text):
+    amount, unit = re.fullmatch(r"(\d+)(s|m)", text).groups()
+    return int(amount) * {"s": 1, "m": 60}[unit]
+
+
+def pod_security_restricted(o):
+    labels = o.one("Namespace")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    context = o.pod["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert context["runAsUser"] == context["runAsGroup"] == 65532
+    assert context["seccompProfile"]["type"] == "RuntimeDefault"
+    context = o.container["securityContext"]
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert o.pod["automountServiceAccountToken"] is False
+    assert o.pod["enableServiceLinks"] is False
+
+
+def rollout_needs_no_spare_device(o):
+    strategy = o.deployment["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
+    spread = o.pod["topologySpreadConstraints"][0]
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+
+
+def autoscalers_own_the_number_of_pods(o):
+    scaled = o.all("HorizontalPodAutoscaler") + o.all("ScaledObject")
+    assert len(scaled) <= 1
+    assert ("replicas" in o.deployment["spec"]) == (not scaled)
+    for scaler in scaled:
+        target = scaler["spec"]["scaleTargetRef"]["name"]
+        assert target == o.deployment["metadata"]["name"]
+
+
+def grace_covers_the_drain(o):
+    flags = o.flags()
+    drain = seconds(flags["drain-delay"]) + seconds(flags["drain-timeout"])
+    assert o.pod["terminationGracePeriodSeconds"] >= drain + SLACK
+    # The pod must be seen as not ready before it refuses.
+    probe = o.container["readinessProbe"]
+    assert seconds(flags["drain-delay"]) >= probe["periodSeconds"]
+
+
+def ports_are_those_that_gemmd_listens_on(o):
+    flags = o.flags()
+    ports = {p["name"]: p["containerPort"] for p in o.container["ports"]}
+    assert flags["listen"].endswith(f":{ports['grpc']}")
+    assert flags["http-listen"].endswith(f":{ports['metrics']}")
+    for service in o.all("Service"):
+        assert service["spec"]["selector"].items() <= (
+            o.deployment["spec"]["template"]["metadata"]["labels"].items())
+        for port in service["spec"]["ports"]:
+            assert port["targetPort"] in ports
+    headless = [s for s in o.all("Service")
+                if s["spec"].get("clusterIP") == "None"]
+    assert len(headless) == 1
+
+
+def probes_have_names_of_their_own(o):
+    grpc = {p: o.container[p]["grpc"] for p in
+            ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert grpc["livenessProbe"]["service"] == "liveness"
+    assert grpc["readinessProbe"]["service"] == "readiness"
+    startup = o.container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
+    for probe in grpc:
+        assert o.container[probe]["timeoutSeconds"] > 1
+
+
+def resources_are_bounded(o):
+    limits = o.container["resources"]["limits"]
+    requests = o.container["resources"]["requests"]
+    assert limits["memory"] == requests["memory"]
+    assert "cpu" in requests and "cpu" not in limits
+    gpus = [name for name in limits if GPU.fullmatch(name)]
+    if o.name == "dev":
+        assert not gpus
+        return
+    assert len(gpus) == 1 and limits[gpus[0]] == 1
+    assert o.container["image"].endswith(":cuda")
+    assert any(t["key"] == "nvidia.com/gpu" and t["operator"] == "Exists"
+               for t in o.pod["tolerations"])
+
+
+def network_is_closed(o):
+    policy = o.one("NetworkPolicy")["spec"]
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    assert policy["egress"] == []
+    assert all(rule["from"] for rule in policy["ingress"])
+
+
+def one_pod_at_a_time_is_disrupted(o):
+    spec = o.one("PodDisruptionBudget")["spec"]
+    assert spec["maxUnavailable"] == 1
+    assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+RULES = [pod_security_restricted, rollout_needs_no_spare_device,
+         autoscalers_own_the_number_of_pods, grace_covers_the_drain,
+         ports_are_those_that_gemmd_listens_on, probes_have_names_of_their_own,
+         resources_are_bounded, network_is_closed,
+         one_pod_at_a_time_is_disrupted]
+
+
+def main():
+    problems = 0
+    for path in sys.argv[1:]:
+        overlay = Overlay(path)
+        for rule in RULES:
+            try:
+                rule(overlay)
+            except (AssertionError, KeyError) as error:
+                line = error.__traceback__
+                while line.tb_next:
+                    line = line.tb_next
+                print(f"{overlay.name}: {rule.__name__}, line {line.tb_lineno}:"
+                      f" {error!r}")
+                problems += 1
+    count = len(RULES) * len(sys.argv[1:])
+    print(f"{count - problems} of {count} good")
+    return problems or not sys.argv[1:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
