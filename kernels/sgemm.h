@@ -37,6 +37,15 @@ enum class MemorySpace {
   kDevice,  // memory of the CUDA device that is current at launch
 };
 
+// Which problems of one Launch become one launch on the device; the others are
+// computed back to back.
+enum class Fusion {
+  kNone,         // no two
+  kEqualShapes,  // those of equal shape
+  kSameB,        // those that read the same B: their rows are stacked
+  kAnyShapes,    // all
+};
+
 // C [m, n] = alpha * op(A) [m, k] * op(B) [k, n] + beta * C. Any size may be 0.
 struct GemmShape {
   int64_t m = 0;
@@ -105,9 +114,9 @@ struct KernelInfo {
   // may be given several requests at once; proven by tests/unit/kernels.
   bool batch_invariant = false;
 
-  // Several problems of a Launch are one launch on the device, where others are
-  // computed back to back. Goes with batch_invariant alone.
-  bool fused = false;
+  // What makes a batch worth forming: the server collects requests by it. Other
+  // than kNone it goes with batch_invariant alone.
+  Fusion fusion = Fusion::kNone;
 };
 
 // A way to compute C = alpha * op(A) * op(B) + beta * C.

@@ -115,6 +115,11 @@ std::string QuotaSubject(const absl::Status& status) {
   return detail.violations(0).subject();
 }
 
+std::string ErrorReason(const absl::Status& status) {
+  google::rpc::ErrorInfo detail;
+  return Detach(status, &detail) ? detail.reason() : "";
+}
+
 std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
   google::rpc::RetryInfo info;
   if (!Detach(status, &info)) return std::nullopt;

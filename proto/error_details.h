@@ -51,6 +51,9 @@ absl::Status WithErrorInfo(absl::Status status, absl::string_view reason,
 // The first subject of a status's QuotaFailure; empty where there is none.
 std::string QuotaSubject(const absl::Status& status);
 
+// The reason in a status's ErrorInfo; empty where there is none.
+std::string ErrorReason(const absl::Status& status);
+
 // The delay in a status's RetryInfo; nullopt where there is none, and so no
 // retry is wanted.
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);

@@ -12,6 +12,8 @@ using MonotonicTime = MonotonicClock::time_point;
 using MonotonicDuration = MonotonicClock::duration;
 
 inline constexpr MonotonicTime kNever = MonotonicTime::max();
+// Before every other time.
+inline constexpr MonotonicTime kAlways = MonotonicTime::min();
 
 inline double Seconds(MonotonicDuration d) {
   return std::chrono::duration<double>(d).count();

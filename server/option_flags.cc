@@ -210,7 +210,8 @@ std::vector<OptionFlag> MakeFlags() {
                    "How long a request may wait for others while the device "
                    "is free; 0: a batch forms only while it is busy"),
       IntFlag("queue-max-requests", &O::queue_max_requests, 1, 10'000'000,
-              "Requests that wait, at most; more are refused"),
+              "Requests held (waiting, running, being answered), at most; "
+              "more are refused, and a client's before its share is passed"),
       BytesFlag("queue-max-bytes", &O::queue_max_bytes, kMiB, 64 * kTiB,
                 "Bytes of the requests held, at most; more are refused"),
       BytesFlag("max-inline-bytes", &O::max_inline_bytes, 64 * kKiB,
@@ -225,6 +226,10 @@ std::vector<OptionFlag> MakeFlags() {
                    30 * kDay,
                    "How long a resident matrix is kept after its last use, "
                    "where the request does not say"),
+      DurationFlag("device-timeout", &O::device_timeout, absl::Milliseconds(10),
+                   kDay,
+                   "A device that ends none of its work for so long, and for "
+                   "what that takes at its slowest, is given up"),
       DurationFlag("drain-delay", &O::drain_delay, kZero, kDay,
                    "How long requests are still accepted after health turned "
                    "NOT_SERVING"),

@@ -26,6 +26,7 @@ struct ServerOptions {
   absl::Duration max_queue_delay = absl::ZeroDuration();
   int queue_max_requests = 4096;
   size_t queue_max_bytes = size_t{4} << 30;
+  absl::Duration device_timeout = absl::Seconds(60);
   size_t max_inline_bytes = size_t{256} << 20;  // a whole message
   size_t pinned_pool_bytes = size_t{4} << 30;   // staging memory, at most
   // Of each device, for resident matrices; nullopt: the backend's share.

@@ -11,8 +11,7 @@ namespace gemmd {
 
 AdmissionOptions AdmissionOptionsOf(const ServerOptions& options) {
   AdmissionOptions admission;
-  // As many again may be running or on their way back.
-  admission.max_requests = 2 * options.queue_max_requests;
+  admission.max_requests = options.queue_max_requests;
   admission.max_bytes = options.queue_max_bytes;
   return admission;
 }
@@ -32,8 +31,7 @@ BatchSchedulerOptions SchedulerOptionsOf(const ServerOptions& options) {
   scheduler.queue.max_batch_requests = options.max_batch_requests;
   scheduler.queue.max_queue_delay =
       absl::ToChronoNanoseconds(options.max_queue_delay);
-  scheduler.queue.max_requests = options.queue_max_requests;
-  scheduler.queue.max_bytes = options.queue_max_bytes;
+  scheduler.device_timeout = absl::ToChronoNanoseconds(options.device_timeout);
   return scheduler;
 }
 

@@ -31,6 +31,8 @@ struct DeviceInfo {
   int streams = 1;                 // batches it runs at the same time
   // FP32 operations a second at the highest clock; 0: not known.
   double peak_flops = 0;
+  // Operations a second that its slowest kernel does at least.
+  double slowest_flops = 1e8;
   std::string uuid;  // "GPU-" and the hex groups, as NVML's; empty for a CPU
 };
 

@@ -115,7 +115,7 @@ void Metrics::OnBatch(const Batch& batch, const BatchReport& report) {
   const KernelSeries& kernel = found->second;
   kernel.flops->Increment(report.flops);
   kernel.busy_seconds->Increment(report.seconds.compute);
-  kernel.launches->Increment(batch.kernel->info().fused ? 1 : report.tasks);
+  kernel.launches->Increment(batch.fused ? 1 : report.tasks);
   kernel.batch_size->Observe(report.tasks);
 }
 

@@ -133,8 +133,8 @@ absl::StatusOr<TaskSpec> SgemmCall::Decode() {
                         env.dependencies.backend->kernel_space());
   if (!kernel.ok()) return kernel.status();
   kernel_ = *kernel;
-  absl::StatusOr<Admission::Ticket> ticket =
-      env.dependencies.admission->Admit(plan->input_bytes + plan->output_bytes);
+  absl::StatusOr<Admission::Ticket> ticket = env.dependencies.admission->Admit(
+      *client, plan->input_bytes + plan->output_bytes);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
 

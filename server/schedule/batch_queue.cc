@@ -4,20 +4,28 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "proto/error_details.h"
+#include "server/schedule/cost.h"
 
 namespace gemmd {
 namespace {
 
-// Looking for tasks that have ended costs a walk over the queue; a full queue
-// pays it at most this often.
-constexpr MonotonicDuration kDropInterval = std::chrono::milliseconds(1);
+// Looking for tasks that have ended costs a walk over the queue: not before
+// there are so many tasks, nor before they have doubled since the last walk.
+constexpr int kFewRequests = 256;
+
+int PriorityOf(const Task& task) {
+  return task.spec().priority == Priority::kBulk ? 1 : 0;
+}
 
 }  // namespace
 
-BatchQueue::BatchQueue(const BatchQueueOptions& options) : options_(options) {}
+BatchQueue::BatchQueue(const BatchQueueOptions& options, int devices)
+    : options_(options),
+      turns_{ClientTurns(devices + 1), ClientTurns(devices + 1)},
+      bulk_passes_(devices),
+      drop_ended_at_(kFewRequests) {
+  for (auto& full : full_) full.resize(devices + 1);
+}
 
 absl::Status BatchQueue::Push(std::shared_ptr<Task> task, MonotonicTime now) {
   const TaskSpec& spec = task->spec();
@@ -25,99 +33,136 @@ absl::Status BatchQueue::Push(std::shared_ptr<Task> task, MonotonicTime now) {
     return absl::DeadlineExceededError(
         "the deadline passed before the request was queued");
   }
-  const size_t bytes = task->bytes();
-  if (absl::Status status = CheckRoom(bytes, now); !status.ok()) return status;
+  if (requests_ >= drop_ended_at_) DropEnded();
 
-  if (requests_ == 0) drain_rate_.Restart(now);
+  const int priority = PriorityOf(*task);
+  const MonotonicDuration delay = options_.max_queue_delay;
   Group* const group = FindOrAddGroup(spec);
-  const int priority = Index(*task);
-  const uint64_t sequence = next_sequence_++;
-  const MonotonicTime deadline = spec.deadline;
-  Entries& entries = group->entries[priority];
-  entries.push_back({std::move(task), group, priority, bytes, sequence, now,
-                     deadlines_.end()});
-  if (deadline != kNever) {
-    entries.back().deadline =
-        deadlines_.emplace(deadline, std::prev(entries.end()));
-  }
-  if (entries.size() == 1) heads_[priority].emplace(sequence, group);
-  Count(group, 1, bytes);
+  Entries one(1);
+  Entry& entry = one.front();
+  entry.sequence = next_sequence_++;
+  entry.flops = spec.shape.flops();
+  entry.cost = CostOf(*task);
+  entry.self = one.begin();
+  entry.deadline = spec.deadline == kNever
+                       ? deadlines_.end()
+                       : deadlines_.emplace(spec.deadline, entry.self);
+  entry.task = std::move(task);
+  ClientTurns::Client* const client =
+      turns_[priority].Add(spec.client, LineOf(spec.device), entry.sequence,
+                           delay.count() > 0 ? now + delay : kAlways, &entry);
+  Enter(std::move(one), group, priority, client);
+  Settle(group);
   return absl::OkStatus();
 }
 
-Batch BatchQueue::Pop(MonotonicTime now, bool draining) {
+BatchQueue::Group* BatchQueue::FindOrAddGroup(const TaskSpec& spec) {
+  const BatchKey key = BatchKeyOf(spec, options_.max_mixed_flops);
+  std::unique_ptr<Group>& group = groups_[key];
+  if (group == nullptr) {
+    group = std::make_unique<Group>();
+    group->key = key;
+    group->number = next_sequence_;
+  }
+  return group.get();
+}
+
+void BatchQueue::Enter(Entries one, Group* group, int priority,
+                       ClientTurns::Client* client) {
+  const auto [found, is_new] = lanes_.try_emplace({group, client});
+  if (is_new) {
+    Lanes& lanes = group->lanes[priority];
+    lanes.push_back({group, priority, client, {}});
+    found->second = std::prev(lanes.end());
+  }
+  Entry& entry = one.front();
+  entry.lane = found->second;
+  const size_t bytes = entry.task->bytes();
+  ++requests_;
+  bytes_ += bytes;
+  ++group->requests;
+  group->bytes += bytes;
+  group->flops += entry.flops;
+  Entries& entries = found->second->entries;
+  entries.splice(entries.end(), one);
+}
+
+Batch BatchQueue::Pop(int device, MonotonicTime now) {
+  if (requests_ == 0) return {};
+  const Lines lines = LinesOf(device);
+  const bool bulk_waits =
+      !turns_[1].empty(lines[0]) || !turns_[1].empty(lines[1]);
+  int& passes = bulk_passes_[device];
+  const int first = bulk_waits && passes >= kMaxBulkPasses ? 1 : 0;
+  for (const int priority : {first, 1 - first}) {
+    Entry* const leader = Leader(priority, lines, now);
+    if (leader == nullptr) continue;
+    passes = priority == 0 && bulk_waits ? passes + 1 : 0;
+    return Collect(leader);
+  }
+  return {};
+}
+
+BatchQueue::Entry* BatchQueue::Leader(int priority, Lines lines,
+                                      MonotonicTime now) {
+  ClientTurns& turns = turns_[priority];
+  while (auto* const first = static_cast<Entry*>(turns.First(lines, now))) {
+    if (!first->task->ended()) {
+      turns.TakeTurn(first->lane->client);
+      return first;
+    }
+    Drop(*first);
+  }
+  for (const int line : lines) {
+    const auto& full = full_[priority][line];
+    while (!full.empty()) {
+      Lanes& lanes = full.begin()->second->lanes[priority];
+      Entry& next = lanes.front().entries.front();
+      if (!next.task->ended()) return &next;
+      Drop(next);
+    }
+  }
+  return nullptr;
+}
+
+Batch BatchQueue::Collect(Entry* leader) {
+  const Lanes::iterator lane = leader->lane;
+  Group* const group = lane->group;
+  const int priority = lane->priority;
+  Lanes& lanes = group->lanes[priority];
+  lanes.splice(lanes.begin(), lanes, lane);
   Batch batch;
-  for (int priority = 0; priority < kPriorities; ++priority) {
-    DropEndedLeaders(priority);
-  }
-  if (requests_ == 0) return batch;
-  const bool bulk_waits = !heads_[1].empty();
-  const int first = bulk_waits && bulk_passes_ >= kMaxBulkPasses ? 1 : 0;
-  int leader = first;
-  if (!Lead(first, now, draining, &batch)) {
-    leader = 1 - first;
-    if (!Lead(leader, now, draining, &batch)) return batch;
-  }
-  bulk_passes_ = leader == 0 && bulk_waits ? bulk_passes_ + 1 : 0;
   batch.id = next_batch_++;
-  drain_rate_.Note(static_cast<double>(batch.tasks.size()), now);
+  batch.kernel = group->key.kernel;
+  batch.fused = group->key.fused;
+  const bool full = Full(*group);
+  Load load;
+  const bool cut = !Fill(group, priority, &batch, &load) ||
+                   !Fill(group, 1 - priority, &batch, &load);
+  batch.reason = full || cut                        ? FlushReason::kFull
+                 : draining_                        ? FlushReason::kDrain
+                 : options_.max_queue_delay.count() ? FlushReason::kTimer
+                                                    : FlushReason::kIdle;
+  Settle(group);
   return batch;
 }
 
-bool BatchQueue::Lead(int priority, MonotonicTime now, bool draining,
-                      Batch* batch) {
-  // By sequence and not by iterator: filling may erase the group.
-  Heads& heads = heads_[priority];
-  for (auto head = heads.begin(); head != heads.end();) {
-    const uint64_t sequence = head->first;
-    Group* const group = head->second;
-    if (Due(group->entries[priority].front(), now, draining)) {
-      batch->kernel = group->key.kernel;
-      size_t bytes = 0;
-      const bool full = Full(*group);
-      const bool cut = !Fill(group, priority, now, batch, &bytes) ||
-                       !Fill(group, 1 - priority, now, batch, &bytes);
-      EraseIfEmpty(group);
-      if (!batch->tasks.empty()) {
-        batch->reason = full || cut                        ? FlushReason::kFull
-                        : draining                         ? FlushReason::kDrain
-                        : options_.max_queue_delay.count() ? FlushReason::kTimer
-                                                           : FlushReason::kIdle;
-        return true;
-      }
-      // All it held had ended or is past its deadline.
-    } else if (full_groups_ == 0) {
-      return false;  // heads are in order of age: no later one is due
-    }
-    head = heads.upper_bound(sequence);
-  }
-  return false;
-}
-
-bool BatchQueue::Fill(Group* group, int priority, MonotonicTime now,
-                      Batch* batch, size_t* batch_bytes) {
-  Entries& entries = group->entries[priority];
-  const double flops = group->key.shape.flops();
-  const auto fits = [&](size_t bytes) {
-    const size_t requests = batch->tasks.size() + 1;
-    return requests == 1 ||
-           (requests <= static_cast<size_t>(options_.max_batch_requests) &&
-            *batch_bytes + bytes <= options_.max_batch_bytes &&
-            static_cast<double>(requests) * flops <= options_.max_batch_flops);
-  };
-  for (auto it = entries.begin(); it != entries.end();) {
-    if (it->task->ended()) {
-      it = Remove(it);
+bool BatchQueue::Fill(Group* group, int priority, Batch* batch, Load* load) {
+  Lanes& lanes = group->lanes[priority];
+  while (!lanes.empty()) {
+    const Lanes::iterator lane = lanes.begin();
+    Entry& next = lane->entries.front();
+    // The leader had not ended a moment ago; a batch has a task.
+    if (next.task->ended() && !batch->tasks.empty()) {
+      Remove(next, /*cost=*/0);
       continue;
     }
-    if (it->deadline != deadlines_.end() && it->deadline->first <= now) {
-      ++it;
-      continue;
-    }
-    if (!fits(it->bytes)) return false;
-    *batch_bytes += it->bytes;
-    batch->tasks.push_back(std::move(it->task));
-    it = Remove(it);
+    if (!Fits(next, *batch, *load)) return false;
+    load->bytes += next.task->bytes();
+    load->flops += next.flops;
+    batch->tasks.push_back(next.task);
+    lanes.splice(lanes.end(), lanes, lane);
+    Remove(next, next.cost);
   }
   return true;
 }
@@ -125,46 +170,58 @@ bool BatchQueue::Fill(Group* group, int priority, MonotonicTime now,
 std::vector<std::shared_ptr<Task>> BatchQueue::TakeExpired(MonotonicTime now) {
   std::vector<std::shared_ptr<Task>> expired;
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    const Entries::iterator it = deadlines_.begin()->second;
-    Group* const group = it->group;
-    if (!it->task->ended()) expired.push_back(it->task);
-    Remove(it);
-    EraseIfEmpty(group);
+    Entry& entry = *deadlines_.begin()->second;
+    if (!entry.task->ended()) expired.push_back(entry.task);
+    Drop(entry);
   }
-  drain_rate_.Note(static_cast<double>(expired.size()), now);
   return expired;
 }
 
-std::vector<std::shared_ptr<Task>> BatchQueue::TakeAll() {
-  std::vector<std::shared_ptr<Task>> all;
-  all.reserve(requests_);
-  for (auto& [key, group] : groups_) {
-    for (Entries& entries : group->entries) {
-      for (Entry& entry : entries) {
-        if (!entry.task->ended()) all.push_back(std::move(entry.task));
+std::vector<std::shared_ptr<Task>> BatchQueue::TakeBoundTo(int device) {
+  std::vector<std::shared_ptr<Task>> taken;
+  std::vector<Group*> groups;
+  for (const auto& [key, group] : groups_) {
+    if (key.device == device) groups.push_back(group.get());
+  }
+  for (Group* const group : groups) {
+    for (Lanes& lanes : group->lanes) {
+      while (!lanes.empty()) {
+        Entry& entry = lanes.front().entries.front();
+        if (!entry.task->ended()) taken.push_back(entry.task);
+        Remove(entry, /*cost=*/0);
       }
     }
+    Settle(group);
   }
-  groups_.clear();
-  for (Heads& heads : heads_) heads.clear();
-  deadlines_.clear();
-  requests_ = 0;
-  bytes_ = 0;
-  full_groups_ = 0;
+  return taken;
+}
+
+std::vector<std::shared_ptr<Task>> BatchQueue::TakeAll() {
+  std::vector<std::shared_ptr<Task>> all = TakeBoundTo(kAnyDevice);
+  for (int device = 0; device < static_cast<int>(bulk_passes_.size());
+       ++device) {
+    std::vector<std::shared_ptr<Task>> bound = TakeBoundTo(device);
+    all.insert(all.end(), bound.begin(), bound.end());
+  }
   return all;
 }
 
-MonotonicTime BatchQueue::NextEvent(bool stream_free) const {
+void BatchQueue::BeginDrain() {
+  draining_ = true;
+  for (ClientTurns& turns : turns_) turns.MakeAllDue();
+}
+
+MonotonicTime BatchQueue::NextDeadline() const {
+  return deadlines_.empty() ? kNever : deadlines_.begin()->first;
+}
+
+MonotonicTime BatchQueue::NextDue(int device) const {
   MonotonicTime next = kNever;
-  if (!deadlines_.empty()) next = deadlines_.begin()->first;
-  if (!stream_free) return next;
   for (int priority = 0; priority < kPriorities; ++priority) {
-    const Heads& heads = heads_[priority];
-    if (heads.empty()) continue;
-    const Entry& oldest = heads.begin()->second->entries[priority].front();
-    const MonotonicDuration delay =
-        full_groups_ > 0 ? MonotonicDuration{0} : options_.max_queue_delay;
-    next = std::min(next, oldest.enqueued + delay);
+    for (const int line : LinesOf(device)) {
+      if (!full_[priority][line].empty()) return kAlways;
+      next = std::min(next, turns_[priority].NextDue(line));
+    }
   }
   return next;
 }
@@ -172,112 +229,69 @@ MonotonicTime BatchQueue::NextEvent(bool stream_free) const {
 bool BatchQueue::Full(const Group& group) const {
   return group.requests >= options_.max_batch_requests ||
          group.bytes >= options_.max_batch_bytes ||
-         group.requests * group.key.shape.flops() >= options_.max_batch_flops;
+         group.flops >= options_.max_batch_flops;
 }
 
-bool BatchQueue::Due(const Entry& entry, MonotonicTime now,
-                     bool draining) const {
-  return draining || entry.enqueued + options_.max_queue_delay <= now ||
-         Full(*entry.group);
+bool BatchQueue::Fits(const Entry& entry, const Batch& batch,
+                      const Load& load) const {
+  return batch.tasks.empty() ||
+         (batch.tasks.size() <
+              static_cast<size_t>(options_.max_batch_requests) &&
+          load.bytes + entry.task->bytes() <= options_.max_batch_bytes &&
+          load.flops + entry.flops <= options_.max_batch_flops);
 }
 
-absl::Status BatchQueue::CheckRoom(size_t bytes, MonotonicTime now) {
-  if (bytes > options_.max_bytes) {
-    return LimitError(
-        "--queue-max-bytes", options_.max_bytes,
-        absl::StrCat("the request holds ", bytes,
-                     " bytes; the queue takes at most ", options_.max_bytes,
-                     " in all (--queue-max-bytes)"));
+void BatchQueue::Remove(Entry& entry, double cost) {
+  const Lanes::iterator lane = entry.lane;
+  Group* const group = lane->group;
+  const size_t bytes = entry.task->bytes();
+  --requests_;
+  bytes_ -= bytes;
+  --group->requests;
+  group->bytes -= bytes;
+  group->flops -= entry.flops;
+  if (entry.deadline != deadlines_.end()) deadlines_.erase(entry.deadline);
+  ClientTurns::Client* const client = lane->client;
+  const uint64_t sequence = entry.sequence;
+  const int priority = lane->priority;
+  lane->entries.erase(entry.self);
+  if (lane->entries.empty()) {
+    lanes_.erase({group, client});
+    group->lanes[priority].erase(lane);
   }
-  const auto full = [&] {
-    return requests_ >= options_.max_requests ||
-           bytes > options_.max_bytes - bytes_;
-  };
-  if (full() && now - last_drop_ >= kDropInterval) {
-    last_drop_ = now;
-    DropEnded();
+  turns_[priority].Remove(client, LineOf(group->key.device), sequence, cost);
+}
+
+void BatchQueue::Drop(Entry& entry) {
+  Group* const group = entry.lane->group;
+  Remove(entry, /*cost=*/0);
+  Settle(group);
+}
+
+void BatchQueue::Settle(Group* group) {
+  if (options_.max_queue_delay.count() > 0) {
+    const int line = LineOf(group->key.device);
+    const bool full = Full(*group);
+    for (int priority = 0; priority < kPriorities; ++priority) {
+      if (full && !group->lanes[priority].empty()) {
+        full_[priority][line].emplace(group->number, group);
+      } else {
+        full_[priority][line].erase(group->number);
+      }
+    }
   }
-  if (!full()) return absl::OkStatus();
-  const absl::Duration retry =
-      absl::FromChrono(drain_rate_.RetryDelay(requests_));
-  if (requests_ >= options_.max_requests) {
-    return QuotaError(
-        "queue-max-requests",
-        absl::StrCat(requests_, " requests wait; the queue takes ",
-                     options_.max_requests, " at most (--queue-max-requests)"),
-        retry);
-  }
-  return QuotaError(
-      "queue-max-bytes",
-      absl::StrCat("the request holds ", bytes, " bytes and ", bytes_,
-                   " wait already; the queue takes ", options_.max_bytes,
-                   " at most (--queue-max-bytes)"),
-      retry);
+  if (group->requests == 0) groups_.erase(BatchKey(group->key));
 }
 
 void BatchQueue::DropEnded() {
-  for (auto it = groups_.begin(); it != groups_.end();) {
-    Group* const group = it++->second.get();
-    for (Entries& entries : group->entries) {
-      for (auto entry = entries.begin(); entry != entries.end();) {
-        entry = entry->task->ended() ? Remove(entry) : std::next(entry);
-      }
+  std::vector<Entry*> ended;
+  for (const auto& [of, lane] : lanes_) {
+    for (Entry& entry : lane->entries) {
+      if (entry.task->ended()) ended.push_back(&entry);
     }
-    EraseIfEmpty(group);
   }
-}
-
-void BatchQueue::DropEndedLeaders(int priority) {
-  Heads& heads = heads_[priority];
-  while (!heads.empty()) {
-    Group* const group = heads.begin()->second;
-    const Entries::iterator oldest = group->entries[priority].begin();
-    if (!oldest->task->ended()) return;
-    Remove(oldest);
-    EraseIfEmpty(group);
-  }
-}
-
-BatchQueue::Group* BatchQueue::FindOrAddGroup(const TaskSpec& spec) {
-  std::unique_ptr<Group>& group = groups_[Key{spec.kernel, spec.shape}];
-  if (group == nullptr) {
-    group = std::make_unique<Group>();
-    group->key = {spec.kernel, spec.shape};
-  }
-  return group.get();
-}
-
-void BatchQueue::Count(Group* group, int requests, size_t bytes) {
-  const bool was_full = Full(*group);
-  group->requests += requests;
-  requests_ += requests;
-  if (requests > 0) {
-    group->bytes += bytes;
-    bytes_ += bytes;
-  } else {
-    group->bytes -= bytes;
-    bytes_ -= bytes;
-  }
-  full_groups_ += Full(*group) - was_full;
-}
-
-BatchQueue::Entries::iterator BatchQueue::Remove(Entries::iterator it) {
-  Group* const group = it->group;
-  const int priority = it->priority;
-  Entries& entries = group->entries[priority];
-  if (it->deadline != deadlines_.end()) deadlines_.erase(it->deadline);
-  Count(group, -1, it->bytes);
-  const bool was_head = it == entries.begin();
-  if (was_head) heads_[priority].erase(it->sequence);
-  const Entries::iterator next = entries.erase(it);
-  if (was_head && !entries.empty()) {
-    heads_[priority].emplace(entries.front().sequence, group);
-  }
-  return next;
-}
-
-void BatchQueue::EraseIfEmpty(Group* group) {
-  if (group->requests == 0) groups_.erase(Key(group->key));
+  for (Entry* const entry : ended) Drop(*entry);
+  drop_ended_at_ = std::max(kFewRequests, 2 * requests_);
 }
 
 }  // namespace gemmd

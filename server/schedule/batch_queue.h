@@ -1,7 +1,8 @@
-// Which waiting tasks run together and when: the batching policy, alone.
+// Which waiting tasks run together, when, and in whose turn: the batching
+// policy, alone.
 //
-// Pure: no thread, no lock, no clock. Time and the device's state are
-// parameters, so every decision can be tested by a table.
+// Pure: no thread, no lock, no clock. Time and the free device are parameters,
+// so every decision can be tested by a table.
 
 #pragma once
 
@@ -11,12 +12,14 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "server/monotonic_time.h"
-#include "server/schedule/drain_rate.h"
+#include "server/schedule/batch_key.h"
+#include "server/schedule/client_turns.h"
 #include "server/schedule/task.h"
 
 namespace gemmd {
@@ -29,11 +32,11 @@ enum class FlushReason {
   kDrain,  // the server is shutting down
 };
 
-// Tasks that one lease runs: all of one kernel, all of one shape. On a GPU they
-// are one launch if the kernel is fused, else back to back.
+// Tasks that one lease runs, all of one BatchKey.
 struct Batch {
   uint64_t id = 0;
   const SgemmKernel* kernel = nullptr;
+  bool fused = false;  // one launch on a GPU, else back to back
   FlushReason reason = FlushReason::kIdle;
   std::vector<std::shared_ptr<Task>> tasks;
 };
@@ -46,59 +49,71 @@ struct BatchQueueOptions {
   // 2mnk of a batch, at most; one larger task runs alone. Bounds how long a
   // small request can wait for its batch-mates.
   double max_batch_flops = 2e11;
+  // Products up to this share a launch with others of any shape, where the
+  // kernel can (320^3).
+  double max_mixed_flops = 6.6e7;
   // How long the first task of a batch may wait for others while a stream is
   // free. 0: not at all, so a batch forms only while the device is busy.
   // --max-queue-delay
   MonotonicDuration max_queue_delay{0};
-  // Waiting tasks and their bytes, at most. --queue-max-requests,
-  // --queue-max-bytes
-  int max_requests = 4096;
-  size_t max_bytes = size_t{4} << 30;
 };
 
-// Tasks waiting for a device, oldest first within a priority.
+// Tasks waiting for a device.
 //
-// Latency: with a free stream, a task waits at most max_queue_delay before it
-// is in a batch that Pop returns; without one, until every task before it that
-// is not of its own batch has been popped. Bulk work does not starve: of
-// kMaxBulkPasses + 1 batches popped in a row while bulk work is due, one is led
-// by its oldest.
+// Who goes first: interactive work before bulk work; within a priority the
+// client that has been served least (ClientTurns, by CostOf), and of a client's
+// tasks the oldest. The batch of that task, its leader, fills up with tasks of
+// its BatchKey, of its own priority first, one of each client in turn.
 //
-// Cost: Push and the removal of a task are O(log n) in the tasks waiting. So is
-// Pop, except while tasks wait for max_queue_delay and a group is full: then it
-// looks at the groups older than the full one.
+// How long a task waits, once a stream is free that can take it: at most
+// max_queue_delay until it is due. Then, with N other clients waiting at its
+// priority, a client's first task is in one of the next N + 1 batches that this
+// priority leads (however many tasks those clients have), if the client has
+// had no more than they; its k-th task leads after what comes before it was
+// served and each other client was served as much. Interactive work may lead
+// kMaxBulkPasses batches in a row while bulk work waits that the device could
+// take; the next is bulk work's. So of the batches of a device bulk work leads
+// a ninth at least, and interactive work eight ninths.
+//
+// The number of tasks is the owner's to bound (Admission). Tasks that have
+// ended stay, without their memory, until they are met or outnumber the others.
+//
+// Cost: Push, Pop and the removal of a task are O(log n) a task, but for the
+// amortised removal of those that have ended.
 //
 // Thread-compatible: the owner locks. Tasks may end at any time meanwhile.
 class BatchQueue {
  public:
-  explicit BatchQueue(const BatchQueueOptions& options);
+  explicit BatchQueue(const BatchQueueOptions& options, int devices = 1);
 
-  // Adds a task. RESOURCE_EXHAUSTED (QuotaFailure naming the flag, RetryInfo
-  // from the rate at which tasks have been leaving) when a limit is reached,
-  // OUT_OF_RANGE when the task alone is over max_bytes, DEADLINE_EXCEEDED when
-  // its deadline is not after `now`; then the task is the caller's still, and
-  // not ended.
+  // Adds a task; its spec's device is kAnyDevice or below `devices`.
+  // DEADLINE_EXCEEDED when its deadline is not after `now`; then the task is
+  // the caller's still, and not ended.
   absl::Status Push(std::shared_ptr<Task> task, MonotonicTime now);
 
-  // The next batch for a free stream, or one with no tasks if nothing is due.
-  // Tasks that have ended are dropped; those past their deadline are left to
-  // TakeExpired. Never mixes kernels or shapes. Leads with the oldest
-  // interactive task that is due, else the oldest bulk one (which goes first
-  // all the same once interactive ones have led kMaxBulkPasses times since bulk
-  // work last did); fills up with tasks of the same kernel and shape, in order
-  // of age, those of the leader's priority first.
-  Batch Pop(MonotonicTime now, bool draining);
+  // The next batch for a free stream of `device`, or one with no tasks if
+  // nothing is due that it can take. Tasks that have ended are dropped.
+  // Needs: TakeExpired(now) was called.
+  Batch Pop(int device, MonotonicTime now);
 
   // Removes the tasks whose deadline is not after `now`, earliest first.
   std::vector<std::shared_ptr<Task>> TakeExpired(MonotonicTime now);
 
+  // Removes those that only `device` can take.
+  std::vector<std::shared_ptr<Task>> TakeBoundTo(int device);
+
   // Removes all.
   std::vector<std::shared_ptr<Task>> TakeAll();
 
-  // When Pop or TakeExpired may next have something without a Push; kNever if
-  // never. `stream_free` tells whether a batch could start. Never later than
-  // the truth; earlier where a task has ended that it was reckoned from.
-  MonotonicTime NextEvent(bool stream_free) const;
+  // From now on nothing waits for max_queue_delay.
+  void BeginDrain();
+
+  // When TakeExpired may next have something; kNever if never.
+  MonotonicTime NextDeadline() const;
+
+  // When Pop(device) may next have something without a Push, in the past if it
+  // may now; kNever if never.
+  MonotonicTime NextDue(int device) const;
 
   // Waiting now; tasks that have ended count until they are dropped.
   int requests() const { return requests_; }
@@ -109,84 +124,96 @@ class BatchQueue {
  private:
   static constexpr int kPriorities = 2;
 
-  // What the tasks of a batch have in common.
-  struct Key {
-    const SgemmKernel* kernel;
-    GemmShape shape;
-
-    friend bool operator==(const Key&, const Key&) = default;
-    template <typename H>
-    friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.kernel, key.shape.m, key.shape.n,
-                        key.shape.k, key.shape.transpose_a,
-                        key.shape.transpose_b);
-    }
-  };
-
-  struct Group;
   struct Entry;
+  struct Lane;
+  struct Group;
   using Entries = std::list<Entry>;
+  using Lanes = std::list<Lane>;
   using Deadlines = std::multimap<MonotonicTime, Entries::iterator>;
+  using Lines = std::array<int, 2>;
 
-  struct Entry {
+  // A task in the queue.
+  struct Entry : ClientTurns::Waiter {
     std::shared_ptr<Task> task;
-    Group* group;
-    int priority;                  // index of its list in the group
-    size_t bytes;                  // of the task
-    uint64_t sequence;             // order of arrival
-    MonotonicTime enqueued;        // when Push took it
+    uint64_t sequence = 0;  // order of arrival
+    double flops = 0;
+    double cost = 0;
     Deadlines::iterator deadline;  // end(): it has none
+    Lanes::iterator lane;
+    Entries::iterator self;
   };
 
-  // The tasks of one key, oldest first within a priority. Never empty between
+  // Tasks of one group, priority and client, oldest first. Never empty between
   // calls.
+  struct Lane {
+    Group* group;
+    int priority;
+    ClientTurns::Client* client;
+    Entries entries;
+  };
+
+  // The tasks of one key. Never empty between calls.
   struct Group {
-    Key key;
-    std::array<Entries, kPriorities> entries;
+    BatchKey key;
+    uint64_t number;
+    // A ring: whose turn it is to fill a batch stands first.
+    std::array<Lanes, kPriorities> lanes;
     int requests = 0;
     size_t bytes = 0;
+    double flops = 0;
   };
 
-  // Groups by the sequence of their oldest task of a priority.
-  using Heads = std::map<uint64_t, Group*>;
+  // What a batch has taken.
+  struct Load {
+    size_t bytes = 0;
+    double flops = 0;
+  };
 
-  static int Index(const Task& task) {
-    return task.spec().priority == Priority::kBulk ? 1 : 0;
+  static int LineOf(int device) { return device + 1; }  // kAnyDevice: 0
+  static Lines LinesOf(int device) {
+    return {LineOf(kAnyDevice), LineOf(device)};
   }
 
   // The group's tasks reach a limit of a batch: no reason to wait for more.
   // Those that have ended count too, so that a group of cancelled tasks may
-  // cut the wait of a live one short; to look for them would cost every Pop.
+  // cut the wait of a live one short.
   bool Full(const Group& group) const;
-  bool Due(const Entry& entry, MonotonicTime now, bool draining) const;
-  absl::Status CheckRoom(size_t bytes, MonotonicTime now);
-  void DropEnded();
-  // Leaves the oldest task of `priority` one that has not ended.
-  void DropEndedLeaders(int priority);
+  bool Fits(const Entry& entry, const Batch& batch, const Load& load) const;
   Group* FindOrAddGroup(const TaskSpec& spec);
-  // Moves `group`'s counters by one task of `bytes`, in or out.
-  void Count(Group* group, int requests, size_t bytes);
-  // Takes an entry out, all its traces but an empty group; the next one.
-  Entries::iterator Remove(Entries::iterator it);
-  void EraseIfEmpty(Group* group);
-  // Pop of a batch led by a task of `priority`; false: none is due.
-  bool Lead(int priority, MonotonicTime now, bool draining, Batch* batch);
+  // Puts a new task, alone in its list, behind its like.
+  void Enter(Entries entry, Group* group, int priority,
+             ClientTurns::Client* client);
+  // The task to lead a batch; null if none is due. None that it gives has
+  // ended when it is looked at.
+  Entry* Leader(int priority, Lines lines, MonotonicTime now);
+  Batch Collect(Entry* leader);
   // Moves the group's tasks into `batch`; false: the next one did not fit.
-  bool Fill(Group* group, int priority, MonotonicTime now, Batch* batch,
-            size_t* batch_bytes);
+  bool Fill(Group* group, int priority, Batch* batch, Load* load);
+  // Takes an entry out, all its traces but its group, and charges its client.
+  void Remove(Entry& entry, double cost);
+  // The same, with the group, for one that is not served.
+  void Drop(Entry& entry);
+  // After a change of the group's tasks. May erase it.
+  void Settle(Group* group);
+  void DropEnded();
 
   const BatchQueueOptions options_;
-  absl::flat_hash_map<Key, std::unique_ptr<Group>> groups_;
-  std::array<Heads, kPriorities> heads_;
+  absl::flat_hash_map<BatchKey, std::unique_ptr<Group>> groups_;
+  absl::flat_hash_map<std::pair<Group*, ClientTurns::Client*>, Lanes::iterator>
+      lanes_;
+  std::array<ClientTurns, kPriorities> turns_;
+  // Full groups that wait for max_queue_delay, by priority and line, in order
+  // of their number; empty without a delay.
+  std::array<std::vector<std::map<uint64_t, Group*>>, kPriorities> full_;
   Deadlines deadlines_;  // of the tasks that have one
+  // By device: batches led by interactive work while bulk work waited.
+  std::vector<int> bulk_passes_;
   int requests_ = 0;
   size_t bytes_ = 0;
-  int full_groups_ = 0;
-  int bulk_passes_ = 0;  // batches led by interactive work while bulk waited
+  int drop_ended_at_ = 0;  // requests
+  bool draining_ = false;
   uint64_t next_sequence_ = 1;
   uint64_t next_batch_ = 1;
-  MonotonicTime last_drop_{};
-  DrainRate drain_rate_;  // in tasks
 };
 
 }  // namespace gemmd

@@ -7,15 +7,24 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/error_details.h"
 #include "server/mutex.h"
 #include "server/schedule/depth_reporter.h"
+#include "server/schedule/device_loads.h"
 
 namespace gemmd {
 namespace {
 
 constexpr absl::Duration kRestartDelay = absl::Seconds(1);
+
+absl::Status NoDeviceError() {
+  return UnavailableRetryError(
+      "the server has lost the devices that could do this and is about to "
+      "restart",
+      kRestartDelay);
+}
 
 class BatchSchedulerImpl : public BatchScheduler {
  public:
@@ -26,58 +35,53 @@ class BatchSchedulerImpl : public BatchScheduler {
 
   absl::Status Submit(std::shared_ptr<Task> task) override;
   bool Drain(MonotonicTime deadline) override;
+  bool stuck() const override;
+  double outstanding(int device) const override;
   int queued_requests() const override;
   size_t queued_bytes() const override;
 
  private:
-  struct DeviceState {
-    Device* device;
-    int free_streams;
-    double outstanding_flops = 0;
-    bool lost = false;
-  };
-
-  // A batch and the stream it was given.
-  struct Dispatch {
-    DeviceState* device;
-    Batch batch;
-    double flops = 0;
-  };
+  using Run = DeviceLoads::Runs::iterator;
 
   // What one look at the queue found to do, to be done without the lock.
   struct Work {
     std::vector<std::shared_ptr<Task>> expired;
-    std::vector<Dispatch> dispatches;
+    std::vector<Run> runs;
   };
 
-  // The sound device with a free stream and the least work; null if none.
-  DeviceState* FreeDevice() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool AnySoundDevice() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SignalIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes from the queue what is due, and sets the timer for what is not.
   Work TakeDue(MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  MonotonicTime NextEvent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeTimerFor(MonotonicTime next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Do(Work work) ABSL_LOCKS_EXCLUDED(mu_);
   void Pump() ABSL_LOCKS_EXCLUDED(mu_);
   void Abort(std::vector<std::shared_ptr<Task>> tasks,
              const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  void Execute(Dispatch dispatch) ABSL_LOCKS_EXCLUDED(mu_);
-  void BatchDone(DeviceState* device, const Batch& batch, double flops,
-                 const BatchReport& report) ABSL_LOCKS_EXCLUDED(mu_);
-  void DeviceLost(const BatchReport& report) ABSL_LOCKS_EXCLUDED(mu_);
+  void Execute(Run run) ABSL_LOCKS_EXCLUDED(mu_);
+  void BatchDone(Run run, const BatchReport& report) ABSL_LOCKS_EXCLUDED(mu_);
+  void DeviceLost(int device, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void LookForStuckDevices() ABSL_LOCKS_EXCLUDED(mu_);
+  void DeviceStuck(int device, std::vector<std::shared_ptr<Task>> running)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void ReportDepth() ABSL_LOCKS_EXCLUDED(mu_);
   void TimerLoop() ABSL_LOCKS_EXCLUDED(mu_);
 
+  const std::span<const std::unique_ptr<Device>> devices_;
   BatchObserver* const observer_;
+  const MonotonicDuration device_timeout_;
   DepthReporter depth_;
 
   mutable Mutex mu_;
   BatchQueue queue_ ABSL_GUARDED_BY(mu_);
-  std::vector<DeviceState> devices_ ABSL_GUARDED_BY(mu_);  // never resized
+  DeviceLoads loads_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   // Batches and groups of expired tasks that have left the queue and are not
   // dealt with yet.
   int busy_ ABSL_GUARDED_BY(mu_) = 0;
-  CondVar idle_;  // the queue is empty and busy_ is 0
+  CondVar idle_;  // Idle()
 
   CondVar timer_;
   MonotonicTime timer_wakes_ ABSL_GUARDED_BY(mu_) = kNever;
@@ -89,10 +93,12 @@ class BatchSchedulerImpl : public BatchScheduler {
 BatchSchedulerImpl::BatchSchedulerImpl(
     const BatchSchedulerOptions& options,
     std::span<const std::unique_ptr<Device>> devices, BatchObserver* observer)
-    : observer_(observer), depth_(observer), queue_(options.queue) {
-  for (const std::unique_ptr<Device>& device : devices) {
-    devices_.push_back({device.get(), device->info().streams});
-  }
+    : devices_(devices),
+      observer_(observer),
+      device_timeout_(options.device_timeout),
+      depth_(observer),
+      queue_(options.queue, static_cast<int>(devices.size())),
+      loads_(devices, options.device_timeout) {
   timer_thread_ = std::thread([this] { TimerLoop(); });
   pthread_setname_np(timer_thread_.native_handle(), "gemmd-timer");
 }
@@ -118,11 +124,7 @@ absl::Status BatchSchedulerImpl::Submit(std::shared_ptr<Task> task) {
           "the server is shutting down and takes no new requests",
           kRestartDelay);
     }
-    if (!AnySoundDevice()) {
-      return UnavailableRetryError(
-          "the server has lost its devices and is about to restart",
-          kRestartDelay);
-    }
+    if (!loads_.IsSound(task->spec().device)) return NoDeviceError();
     // A copy: if this were the last owner of a task that is refused, the task
     // would end here, under the lock.
     if (absl::Status status = queue_.Push(task, now); !status.ok()) {
@@ -138,17 +140,17 @@ bool BatchSchedulerImpl::Drain(MonotonicTime deadline) {
   {
     MutexLock lock(&mu_);
     draining_ = true;
+    queue_.BeginDrain();
   }
   Pump();
   std::vector<std::shared_ptr<Task>> cut_off;
   bool running;
   {
     MutexLock lock(&mu_);
-    while ((queue_.requests() > 0 || busy_ > 0) &&
-           MonotonicClock::now() < deadline) {
+    while (!Idle() && MonotonicClock::now() < deadline) {
       idle_.WaitUntil(&mu_, deadline);
     }
-    running = busy_ > 0;
+    running = busy_ > loads_.abandoned_runs();
     cut_off = queue_.TakeAll();
     ++busy_;
   }
@@ -161,6 +163,16 @@ bool BatchSchedulerImpl::Drain(MonotonicTime deadline) {
   return complete;
 }
 
+bool BatchSchedulerImpl::stuck() const {
+  MutexLock lock(&mu_);
+  return loads_.abandoned_runs() > 0;
+}
+
+double BatchSchedulerImpl::outstanding(int device) const {
+  MutexLock lock(&mu_);
+  return loads_.cost(device);
+}
+
 int BatchSchedulerImpl::queued_requests() const {
   MutexLock lock(&mu_);
   return queue_.requests();
@@ -171,40 +183,40 @@ size_t BatchSchedulerImpl::queued_bytes() const {
   return queue_.bytes();
 }
 
-BatchSchedulerImpl::DeviceState* BatchSchedulerImpl::FreeDevice() {
-  DeviceState* best = nullptr;
-  for (DeviceState& state : devices_) {
-    if (state.lost || state.free_streams == 0) continue;
-    if (best == nullptr || state.outstanding_flops < best->outstanding_flops) {
-      best = &state;
-    }
-  }
-  return best;
+bool BatchSchedulerImpl::Idle() const {
+  return queue_.requests() == 0 && busy_ == loads_.abandoned_runs();
 }
 
-bool BatchSchedulerImpl::AnySoundDevice() const {
-  return std::any_of(devices_.begin(), devices_.end(),
-                     [](const DeviceState& state) { return !state.lost; });
+void BatchSchedulerImpl::SignalIfIdle() {
+  if (Idle()) idle_.SignalAll();
 }
 
 BatchSchedulerImpl::Work BatchSchedulerImpl::TakeDue(MonotonicTime now) {
   Work work;
   work.expired = queue_.TakeExpired(now);
   if (!work.expired.empty()) ++busy_;
-  DeviceState* device;
-  while ((device = FreeDevice()) != nullptr) {
-    Batch batch = queue_.Pop(now, draining_);
-    if (batch.tasks.empty()) break;
-    double flops = 0;
-    for (const auto& task : batch.tasks) flops += task->spec().shape.flops();
-    --device->free_streams;
-    device->outstanding_flops += flops;
-    ++busy_;
-    work.dispatches.push_back({device, std::move(batch), flops});
+  loads_.NextRound();
+  for (int device; (device = loads_.LeastLoaded()) >= 0;) {
+    Batch batch = queue_.Pop(device, now);
+    if (batch.tasks.empty()) {
+      loads_.PassOver(device);
+    } else {
+      work.runs.push_back(loads_.Begin(device, std::move(batch), now));
+      ++busy_;
+    }
   }
-  WakeTimerFor(queue_.NextEvent(/*stream_free=*/device != nullptr));
-  if (queue_.requests() == 0 && busy_ == 0) idle_.SignalAll();
+  WakeTimerFor(NextEvent());
+  SignalIfIdle();
   return work;
+}
+
+MonotonicTime BatchSchedulerImpl::NextEvent() const {
+  MonotonicTime next = queue_.NextDeadline();
+  for (int device = 0; device < loads_.size(); ++device) {
+    next = std::min(next, loads_.StuckAt(device));
+    if (loads_.IsFree(device)) next = std::min(next, queue_.NextDue(device));
+  }
+  return next;
 }
 
 void BatchSchedulerImpl::WakeTimerFor(MonotonicTime next) {
@@ -214,7 +226,7 @@ void BatchSchedulerImpl::WakeTimerFor(MonotonicTime next) {
 }
 
 void BatchSchedulerImpl::Do(Work work) {
-  for (Dispatch& dispatch : work.dispatches) Execute(std::move(dispatch));
+  for (const Run run : work.runs) Execute(run);
   if (!work.expired.empty()) {
     Abort(std::move(work.expired),
           absl::DeadlineExceededError(
@@ -241,61 +253,80 @@ void BatchSchedulerImpl::Abort(std::vector<std::shared_ptr<Task>> tasks,
   }
   MutexLock lock(&mu_);
   --busy_;
-  if (queue_.requests() == 0 && busy_ == 0) idle_.SignalAll();
+  SignalIfIdle();
 }
 
-void BatchSchedulerImpl::Execute(Dispatch dispatch) {
-  Device* const device = dispatch.device->device;
-  Batch batch = dispatch.batch;
-  if (observer_ != nullptr) observer_->OnStreams(device->info().index, 1);
-  device->Execute(std::move(batch), [this, dispatch = std::move(dispatch)](
-                                        const BatchReport& report) {
-    BatchDone(dispatch.device, dispatch.batch, dispatch.flops, report);
-  });
+void BatchSchedulerImpl::Execute(Run run) {
+  if (observer_ != nullptr) observer_->OnStreams(run->device, 1);
+  devices_[run->device]->Execute(
+      run->batch,
+      [this, run](const BatchReport& report) { BatchDone(run, report); });
 }
 
-void BatchSchedulerImpl::BatchDone(DeviceState* device, const Batch& batch,
-                                   double flops, const BatchReport& report) {
+void BatchSchedulerImpl::BatchDone(Run run, const BatchReport& report) {
   bool newly_lost = false;
-  if (observer_ != nullptr) {
-    observer_->OnStreams(device->device->info().index, -1);
-  }
+  if (observer_ != nullptr) observer_->OnStreams(run->device, -1);
+  DeviceLoads::Runs ended;
   Work work;
   {
     MutexLock lock(&mu_);
-    ++device->free_streams;
-    device->outstanding_flops -= flops;
-    if (!report.status.ok() && !device->lost) {
-      device->lost = true;
-      newly_lost = true;
-    }
+    ended = loads_.End(run);
+    newly_lost = !report.status.ok() && loads_.Lose(run->device);
     work = TakeDue(MonotonicClock::now());
   }
   // The device first: it should not idle while figures are kept.
   Do(std::move(work));
-  if (observer_ != nullptr) observer_->OnBatch(batch, report);
-  if (newly_lost) DeviceLost(report);
+  if (observer_ != nullptr) observer_->OnBatch(run->batch, report);
+  if (newly_lost) DeviceLost(run->device, report.status);
+  ended.clear();
   // Last, since a destructor may be waiting for it.
   MutexLock lock(&mu_);
   --busy_;
-  if (queue_.requests() == 0 && busy_ == 0) idle_.SignalAll();
+  SignalIfIdle();
 }
 
-void BatchSchedulerImpl::DeviceLost(const BatchReport& report) {
+void BatchSchedulerImpl::DeviceLost(int device, const absl::Status& status) {
   std::vector<std::shared_ptr<Task>> stranded;
   {
     MutexLock lock(&mu_);
-    if (!AnySoundDevice()) stranded = queue_.TakeAll();
+    stranded = loads_.IsSound(kAnyDevice) ? queue_.TakeBoundTo(device)
+                                          : queue_.TakeAll();
     ++busy_;
   }
-  if (observer_ != nullptr) {
-    observer_->OnDeviceFault(report.device, report.status);
-  }
-  Abort(std::move(stranded),
-        UnavailableRetryError(
-            "the server lost its devices before the request's turn came",
-            kRestartDelay));
+  if (observer_ != nullptr) observer_->OnDeviceFault(device, status);
+  Abort(std::move(stranded), NoDeviceError());
   ReportDepth();
+}
+
+void BatchSchedulerImpl::LookForStuckDevices() {
+  const MonotonicTime now = MonotonicClock::now();
+  std::vector<std::pair<int, std::vector<std::shared_ptr<Task>>>> found;
+  {
+    MutexLock lock(&mu_);
+    for (int device = 0; device < loads_.size(); ++device) {
+      if (loads_.StuckAt(device) <= now) {
+        found.emplace_back(device, loads_.Abandon(device));
+      }
+    }
+  }
+  for (auto& [device, tasks] : found) DeviceStuck(device, std::move(tasks));
+}
+
+void BatchSchedulerImpl::DeviceStuck(
+    int device, std::vector<std::shared_ptr<Task>> running) {
+  DeviceLost(device,
+             absl::InternalError(absl::StrCat(
+                 "the device has ended no batch for longer than ",
+                 absl::FormatDuration(absl::FromChrono(device_timeout_)),
+                 " and what its work takes (--device-timeout)")));
+  for (const std::shared_ptr<Task>& task : running) {
+    if (task->Abort(NoDeviceError())) continue;
+    task->Abandon(FaultError(
+        "DEVICE_STUCK",
+        "the device did not come to an end with the request; the server will "
+        "restart",
+        {{"device", absl::StrCat(device)}}));
+  }
 }
 
 void BatchSchedulerImpl::ReportDepth() {
@@ -315,6 +346,7 @@ void BatchSchedulerImpl::TimerLoop() {
       if (stopping_) return;
       timer_wakes_ = kNever;  // TakeDue sets it anew
     }
+    LookForStuckDevices();
     Pump();
   }
 }

@@ -12,8 +12,8 @@ Task::Task(TaskSpec spec, Done done)
     : spec_(std::move(spec)), bytes_(spec_.bytes()), done_(std::move(done)) {}
 
 Task::~Task() {
-  if (state_.exchange(State::kDone, std::memory_order_acq_rel) !=
-      State::kDone) {
+  const State was = state_.exchange(State::kDone, std::memory_order_acq_rel);
+  if (was == State::kQueued || was == State::kRunning) {
     TaskResult result;
     result.status = absl::InternalError(
         "the server lost this request before it was done; please report it");
@@ -40,11 +40,30 @@ bool Task::Abort(absl::Status status) {
   return true;
 }
 
+bool Task::Abandon(absl::Status status) {
+  State expected = State::kRunning;
+  if (!state_.compare_exchange_strong(expected, State::kAbandoned,
+                                      std::memory_order_acq_rel)) {
+    return false;
+  }
+  TaskResult result;
+  result.status = std::move(status);
+  result.seconds.decode = spec_.decode_seconds;
+  Done done = std::move(done_);
+  if (done) std::move(done)(std::move(result));
+  return true;
+}
+
 void Task::Finish(absl::Status status, const StageSeconds& seconds, int device,
                   int batch_size) {
   State expected = State::kRunning;
   if (!state_.compare_exchange_strong(expected, State::kDone,
                                       std::memory_order_acq_rel)) {
+    if (expected == State::kAbandoned) {
+      GiveMemoryBack();
+      state_.store(State::kDone, std::memory_order_release);
+      return;
+    }
     std::fputs("gemmd: Task::Finish of a task that does not run\n", stderr);
     std::abort();  // a mistake of the backend: its client would wait for ever
   }
@@ -61,11 +80,15 @@ bool Task::ended() const {
   return state_.load(std::memory_order_acquire) == State::kDone;
 }
 
+void Task::GiveMemoryBack() {
+  spec_.input.Reset();
+  spec_.output.Reset();
+}
+
 void Task::End(TaskResult result) {
   // The staging memory goes back before the caller hears of the end, so that a
   // caller that asks again at once finds it free.
-  spec_.input.Reset();
-  spec_.output.Reset();
+  GiveMemoryBack();
   Done done = std::move(done_);
   if (done) std::move(done)(std::move(result));
 }

@@ -87,13 +87,14 @@ struct TaskResult {
 
 // A product and its one end.
 //
-//   queued --Start--> running --Finish--> done
+//   queued --Start--> running --Finish--------------> done
+//      |                 \-----Abandon--> abandoned --Finish--> done
 //      \------------- Abort ------------> done
 //
-// The transitions are atomic, so exactly one of Abort and Finish ends a task
-// and runs `done` once, on the thread that ended it, with no lock of ours held
-// (I1, I2). `done` must not block. A task destroyed before its end is ended by
-// the destructor with INTERNAL.
+// The transitions are atomic, so exactly one of Abort, Abandon and Finish ends
+// a task and runs `done` once, on the thread that ended it, with no lock of
+// ours held (I1, I2). `done` must not block. A task destroyed before its end is
+// ended by the destructor with INTERNAL.
 //
 // Thread-safety: Start, Abort and Finish from any thread. The staging buffers
 // of `spec` belong to whoever made the task until it is submitted, then to
@@ -119,12 +120,18 @@ class Task {
   // own end.
   bool Abort(absl::Status status);
 
+  // running -> abandoned with `status`, for a device that does not come to an
+  // end. It may still write to the staging buffers, which stay with the task.
+  // False: the task does not run.
+  bool Abandon(absl::Status status);
+
   // running -> done. On OK the result takes the output buffer. Needs: Start was
-  // true, and no Finish since; else the process is ended.
+  // true, and no Finish since; else the process is ended. Of a task that was
+  // abandoned it only gives the buffers back.
   void Finish(absl::Status status, const StageSeconds& seconds, int device,
               int batch_size);
 
-  // Ended, in whatever way. For dropping dead entries of a queue.
+  // Done. For dropping dead entries of a queue.
   bool ended() const;
 
   // spec().bytes() when the task was made: what it holds while it waits. Safe
@@ -132,7 +139,8 @@ class Task {
   size_t bytes() const { return bytes_; }
 
  private:
-  enum class State { kQueued, kRunning, kDone };
+  enum class State { kQueued, kRunning, kAbandoned, kDone };
+  void GiveMemoryBack();
   void End(TaskResult result);
 
   TaskSpec spec_;

@@ -124,7 +124,7 @@ class HostPath {
     auto kernel =
         SelectSgemmKernel(*plan, "auto", registry_, MemorySpace::kHost);
     if (!kernel.ok()) return kernel.status();
-    auto ticket = admission_.Admit(plan->input_bytes + plan->output_bytes);
+    auto ticket = admission_.Admit("", plan->input_bytes + plan->output_bytes);
     if (!ticket.ok()) return ticket.status();
     auto spec = StageSgemm(*plan, slices, *staging_);
     if (!spec.ok()) return spec.status();

@@ -174,7 +174,7 @@ absl::Status CudaBatch::Launch() {
   for (const Member& member : members_) {
     problems.push_back(DeviceArgs(member.task->spec(), member.placement));
   }
-  if (batch_.kernel->info().fused) {
+  if (batch_.fused) {
     const absl::Status launch = batch_.kernel->Launch(problems, context);
     for (Member& member : members_) member.status = launch;
     return CheckLaunch(launch);

@@ -48,6 +48,7 @@ TEST_F(CudaBackendTest, ComputesEachTaskOfABatchWithEveryKernel) {
         const bool transpose = size == 3;
         Batch batch;
         batch.kernel = kernel;
+        batch.fused = kernel->info().fusion == Fusion::kAnyShapes;
         std::vector<BackendProblem> problems;
         std::vector<Ending> endings(size);
         for (Ending& ending : endings) {
@@ -92,11 +93,12 @@ TEST_F(CudaBackendTest, ComputesProductsWithNothingInThem) {
   }
 }
 
-TEST_F(CudaBackendTest, OnlyFusedKernelsTakeSeveralTasksAtOnce) {
+TEST_F(CudaBackendTest, OnlyAFusedBatchIsOneLaunch) {
   for (const bool fused : {false, true}) {
     ScriptedDeviceKernel kernel(fused);
     Batch batch;
     batch.kernel = &kernel;
+    batch.fused = fused;
     std::vector<Ending> endings(3);
     for (Ending& e : endings) batch.tasks.push_back(MakeTask(kernel, e));
     Run(std::move(batch));
@@ -275,6 +277,7 @@ TEST_F(CudaBackendTest, AWorkspaceThatCouldNeverFitIsRefused) {
     std::vector<Ending> endings(2);
     Batch batch;
     batch.kernel = &kernel;
+    batch.fused = fused;
     for (Ending& e : endings) batch.tasks.push_back(MakeTask(kernel, e));
     const BatchReport report = Run(std::move(batch));
     EXPECT_TRUE(report.status.ok()) << report.status;

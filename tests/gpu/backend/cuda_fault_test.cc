@@ -28,6 +28,7 @@ TEST_F(CudaFaultTest, ALostDeviceFailsWhatRanAndSendsTheRestAway) {
   std::vector<Ending> endings(2);
   Batch batch;
   batch.kernel = &wild;
+  batch.fused = true;
   for (Ending& ending : endings) batch.tasks.push_back(MakeTask(wild, ending));
   const BatchReport report = Run(std::move(batch));
   EXPECT_EQ(report.status.code(), absl::StatusCode::kInternal);

@@ -95,7 +95,7 @@ class ScriptedDeviceKernel : public SgemmKernel {
                      .description = "scripted",
                      .space = MemorySpace::kDevice,
                      .batch_invariant = true,
-                     .fused = fused}) {}
+                     .fusion = fused ? Fusion::kAnyShapes : Fusion::kNone}) {}
   absl::Status Supports(const SgemmArgs&) const override {
     return absl::OkStatus();
   }

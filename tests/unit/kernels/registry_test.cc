@@ -44,7 +44,7 @@ TEST(KernelRegistryTest, NamesAreUniqueAndSnakeCase) {
 TEST(KernelRegistryTest, OnlyBatchInvariantKernelsAreFused) {
   const KernelRegistry registry = KernelRegistry::Create();
   for (const KernelEntry& entry : registry.entries()) {
-    if (entry.info.fused) {
+    if (entry.info.fusion != Fusion::kNone) {
       EXPECT_TRUE(entry.info.batch_invariant) << entry.info.name;
       EXPECT_EQ(entry.info.space, MemorySpace::kDevice) << entry.info.name;
     }

@@ -23,7 +23,7 @@ class ScriptedKernel : public SgemmKernel {
       : SgemmKernel({.name = "scripted",
                      .description = "scripted",
                      .batch_invariant = true,
-                     .fused = true}) {}
+                     .fusion = Fusion::kAnyShapes}) {}
   absl::Status Supports(const SgemmArgs&) const override {
     return absl::OkStatus();
   }

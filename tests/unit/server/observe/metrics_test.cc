@@ -37,7 +37,7 @@ KernelRegistry MakeRegistry() {
   for (const bool fused : {true, false}) {
     KernelInfo info{.name = fused ? "fused" : "single",
                     .batch_invariant = true,
-                    .fused = fused};
+                    .fusion = fused ? Fusion::kAnyShapes : Fusion::kNone};
     entries.push_back({info, std::make_unique<FakeKernel>(info), ""});
   }
   entries.push_back({KernelInfo{.name = "absent"}, nullptr, "no device"});
@@ -50,6 +50,7 @@ class MetricsTest : public ::testing::Test {
   Batch BatchOf(int kernel, FlushReason reason) const {
     Batch batch;
     batch.kernel = registry_.entries()[kernel].kernel.get();
+    batch.fused = batch.kernel->info().fusion != Fusion::kNone;
     batch.reason = reason;
     return batch;
   }
@@ -134,7 +135,7 @@ TEST_F(MetricsTest, EveryMethodStageAndReasonHasItsOwnSeries) {
   EXPECT_EQ(scrape.Value("gemmd_requests_shed_total{reason=\"too_large\"}"), 1);
 }
 
-TEST_F(MetricsTest, ABatchIsOneLaunchOnlyForAFusedKernel) {
+TEST_F(MetricsTest, OnlyAFusedBatchIsOneLaunch) {
   const BatchReport report{.tasks = 4,
                            .seconds = {.compute = 0.5},
                            .flops = 1e6,

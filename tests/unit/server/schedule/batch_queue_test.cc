@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "proto/error_details.h"
@@ -29,11 +32,18 @@ class BatchQueueTest : public ::testing::Test {
     MonotonicTime deadline = kNever;
     size_t bytes = 100;
     const SgemmKernel* kernel = nullptr;
+    std::string client = "";
+    int device = kAnyDevice;
+    std::shared_ptr<const ResidentMatrix> b = nullptr;
+    int64_t rows = 0;  // 0: size
   };
 
   std::shared_ptr<Task> Make(const Wish& wish) {
     TaskSpec spec;
-    spec.shape = {wish.size, wish.size, wish.size};
+    spec.shape = {wish.rows > 0 ? wish.rows : wish.size, wish.size, wish.size};
+    spec.client = wish.client;
+    spec.device = wish.device;
+    spec.b.resident = wish.b;
     spec.kernel = wish.kernel != nullptr ? wish.kernel : &kernel_;
     spec.priority = wish.priority;
     spec.deadline = wish.deadline;
@@ -58,8 +68,8 @@ class BatchQueueTest : public ::testing::Test {
     }
     return numbers;
   }
-  std::vector<int> Popped(BatchQueue& queue, int ms, bool draining = false) {
-    return Numbers(queue.Pop(At(ms), draining).tasks);
+  std::vector<int> Popped(BatchQueue& queue, int ms, int device = 0) {
+    return Numbers(queue.Pop(device, At(ms)).tasks);
   }
 
   FakePool pool_;
@@ -71,16 +81,16 @@ class BatchQueueTest : public ::testing::Test {
 TEST_F(BatchQueueTest, IsEmptyWhenMade) {
   BatchQueue queue({});
   EXPECT_THAT(Popped(queue, 0), IsEmpty());
-  EXPECT_EQ(queue.NextEvent(true), kNever);
+  EXPECT_EQ(queue.NextDue(0), kNever);
   EXPECT_EQ(queue.requests(), 0);
 }
 
 TEST_F(BatchQueueTest, WithoutADelayWhatWaitsGoesAtOnceAndTogether) {
   BatchQueue queue({});
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Push(queue, {}).ok());
-  EXPECT_LE(queue.NextEvent(true), At(0));
-  EXPECT_EQ(queue.NextEvent(false), kNever);
-  Batch batch = queue.Pop(At(0), false);
+  EXPECT_LE(queue.NextDue(0), At(0));
+  EXPECT_EQ(queue.NextDeadline(), kNever);
+  Batch batch = queue.Pop(0, At(0));
   EXPECT_THAT(Numbers(batch.tasks), ElementsAre(0, 1, 2));
   EXPECT_EQ(batch.reason, FlushReason::kIdle);
   EXPECT_EQ(batch.kernel, &kernel_);
@@ -101,7 +111,7 @@ TEST_F(BatchQueueTest, NeverMixesKernelsShapesOrTransposes) {
   EXPECT_THAT(Popped(queue, 0), ElementsAre(0, 3));
   EXPECT_THAT(Popped(queue, 0), ElementsAre(1));
   EXPECT_THAT(Popped(queue, 0), ElementsAre(2));
-  EXPECT_EQ(queue.Pop(At(0), false).tasks.at(0), transposed);
+  EXPECT_EQ(queue.Pop(0, At(0)).tasks.at(0), transposed);
   EXPECT_THAT(Popped(queue, 0), IsEmpty());
 }
 
@@ -109,22 +119,22 @@ TEST_F(BatchQueueTest, KeepsToEachLimitOfABatch) {
   {
     BatchQueue queue({.max_batch_requests = 2});
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Push(queue, {}).ok());
-    Batch batch = queue.Pop(At(0), false);
+    Batch batch = queue.Pop(0, At(0));
     EXPECT_EQ(batch.tasks.size(), 2u);
     EXPECT_EQ(batch.reason, FlushReason::kFull);
-    EXPECT_EQ(queue.Pop(At(0), false).reason, FlushReason::kIdle);
+    EXPECT_EQ(queue.Pop(0, At(0)).reason, FlushReason::kIdle);
   }
   {
     BatchQueue queue({.max_batch_bytes = 250});
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Push(queue, {.bytes = 100}).ok());
-    EXPECT_EQ(queue.Pop(At(0), false).tasks.size(), 2u);
-    EXPECT_EQ(queue.Pop(At(0), false).tasks.size(), 1u);
+    EXPECT_EQ(queue.Pop(0, At(0)).tasks.size(), 2u);
+    EXPECT_EQ(queue.Pop(0, At(0)).tasks.size(), 1u);
   }
   {
     BatchQueue queue({.max_batch_flops = 2.5 * 2 * 8 * 8 * 8});
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Push(queue, {.size = 8}).ok());
-    EXPECT_EQ(queue.Pop(At(0), false).tasks.size(), 2u);
-    EXPECT_EQ(queue.Pop(At(0), false).tasks.size(), 1u);
+    EXPECT_EQ(queue.Pop(0, At(0)).tasks.size(), 2u);
+    EXPECT_EQ(queue.Pop(0, At(0)).tasks.size(), 1u);
   }
 }
 
@@ -141,9 +151,9 @@ TEST_F(BatchQueueTest, ADelayedBatchWaitsForItsFirstTaskAndNoLonger) {
   ASSERT_TRUE(Push(queue, {}, 0).ok());
   ASSERT_TRUE(Push(queue, {}, 9).ok());
   EXPECT_THAT(Popped(queue, 9), IsEmpty());
-  EXPECT_EQ(queue.NextEvent(true), At(10));
-  EXPECT_EQ(queue.NextEvent(false), kNever);
-  Batch batch = queue.Pop(At(10), false);
+  EXPECT_EQ(queue.NextDue(0), At(10));
+  EXPECT_EQ(queue.NextDeadline(), kNever);
+  Batch batch = queue.Pop(0, At(10));
   EXPECT_THAT(Numbers(batch.tasks), ElementsAre(0, 1));
   EXPECT_EQ(batch.reason, FlushReason::kTimer);
 }
@@ -154,20 +164,23 @@ TEST_F(BatchQueueTest, AFullBatchDoesNotWait) {
   ASSERT_TRUE(Push(queue, {.size = 9}, 0).ok());
   ASSERT_TRUE(Push(queue, {.size = 8}, 0).ok());
   ASSERT_TRUE(Push(queue, {.size = 8}, 1).ok());
-  EXPECT_LE(queue.NextEvent(true), At(1));
-  Batch batch = queue.Pop(At(1), false);
+  EXPECT_LE(queue.NextDue(0), At(1));
+  Batch batch = queue.Pop(0, At(1));
   EXPECT_THAT(Numbers(batch.tasks), ElementsAre(1, 2));
   EXPECT_EQ(batch.reason, FlushReason::kFull);
   EXPECT_THAT(Popped(queue, 1), IsEmpty());
-  EXPECT_EQ(queue.NextEvent(true), At(10));
+  EXPECT_EQ(queue.NextDue(0), At(10));
 }
 
 TEST_F(BatchQueueTest, DrainingDoesNotWait) {
   BatchQueue queue({.max_queue_delay = milliseconds(10)});
   ASSERT_TRUE(Push(queue, {}, 0).ok());
-  Batch batch = queue.Pop(At(0), /*draining=*/true);
+  queue.BeginDrain();
+  Batch batch = queue.Pop(0, At(0));
   EXPECT_THAT(Numbers(batch.tasks), ElementsAre(0));
   EXPECT_EQ(batch.reason, FlushReason::kDrain);
+  ASSERT_TRUE(Push(queue, {}, 1).ok());
+  EXPECT_THAT(Popped(queue, 1), ElementsAre(1)) << "one that comes later";
 }
 
 TEST_F(BatchQueueTest, InteractiveGoesBeforeBulkAndTakesItsLikeAlong) {
@@ -187,49 +200,27 @@ TEST_F(BatchQueueTest, BulkIsPassedOverAtMostSoOften) {
     int passes = 0;
     while (true) {
       ASSERT_TRUE(Push(queue, {.size = 8}).ok());
-      Batch batch = queue.Pop(At(0), false);
+      Batch batch = queue.Pop(0, At(0));
       ASSERT_EQ(batch.tasks.size(), 1u);
       if (batch.tasks[0] == tasks_[0]) break;
       ++passes;
     }
     EXPECT_EQ(passes, BatchQueue::kMaxBulkPasses);
-    while (!queue.Pop(At(0), false).tasks.empty()) {
+    while (!queue.Pop(0, At(0)).tasks.empty()) {
     }
   }
 }
 
-TEST_F(BatchQueueTest, ReturnsResourceExhaustedWhenFull) {
-  BatchQueue queue({.max_requests = 2, .max_bytes = 250});
-  ASSERT_TRUE(Push(queue, {.bytes = 200}).ok());
-  const absl::Status bytes = Push(queue, {.bytes = 51});
-  EXPECT_EQ(bytes.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(RetryDelay(bytes).has_value());
-  EXPECT_THAT(std::string(bytes.message()),
-              ::testing::HasSubstr("--queue-max-bytes"));
-  ASSERT_TRUE(Push(queue, {.bytes = 50}).ok());
-  const absl::Status requests = Push(queue, {.bytes = 0});
-  EXPECT_EQ(requests.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(RetryDelay(requests).has_value());
-  EXPECT_THAT(std::string(requests.message()),
-              ::testing::HasSubstr("--queue-max-requests"));
-  EXPECT_EQ(queue.requests(), 2);
-  EXPECT_EQ(queue.bytes(), 250u);
-}
-
-TEST_F(BatchQueueTest, RefusesForGoodWhatIsOverTheWholeQueue) {
-  BatchQueue queue({.max_bytes = 250});
-  const absl::Status status = Push(queue, {.bytes = 251});
-  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_FALSE(RetryDelay(status).has_value());
-}
-
-TEST_F(BatchQueueTest, TasksThatHaveEndedMakeRoomWhenItIsNeeded) {
-  BatchQueue queue({.max_requests = 2});
-  ASSERT_TRUE(Push(queue, {}).ok());
-  ASSERT_TRUE(Push(queue, {}).ok());
-  ASSERT_TRUE(tasks_[0]->Abort(absl::CancelledError("")));
-  ASSERT_TRUE(Push(queue, {}, 5).ok());
-  EXPECT_THAT(Popped(queue, 5), ElementsAre(1, 2));
+TEST_F(BatchQueueTest, WhatHasEndedNeverOutnumbersTheRestForLong) {
+  BatchQueue queue({});
+  ASSERT_TRUE(Push(queue, {.size = 9, .deadline = At(1000)}).ok());
+  for (int i = 0; i < 20'000; ++i) {
+    tasks_.clear();
+    ASSERT_TRUE(Push(queue, {.client = std::to_string(i % 7)}).ok());
+    tasks_[0]->Abort(absl::CancelledError(""));
+    ASSERT_LE(queue.requests(), 300);
+  }
+  EXPECT_EQ(queue.Pop(0, At(0)).tasks.size(), 1u);
 }
 
 TEST_F(BatchQueueTest, RefusesATaskThatIsLate) {
@@ -246,21 +237,11 @@ TEST_F(BatchQueueTest, ExpiresTasksAtTheirDeadlineWhateverTheDeviceDoes) {
   ASSERT_TRUE(Push(queue, {.deadline = At(10)}).ok());
   ASSERT_TRUE(Push(queue, {.deadline = At(20)}).ok());
   ASSERT_TRUE(Push(queue, {}).ok());
-  EXPECT_EQ(queue.NextEvent(/*stream_free=*/false), At(10));
+  EXPECT_EQ(queue.NextDeadline(), At(10));
   EXPECT_THAT(Numbers(queue.TakeExpired(At(9))), IsEmpty());
   EXPECT_THAT(Numbers(queue.TakeExpired(At(20))), ElementsAre(1, 2));
-  EXPECT_EQ(queue.NextEvent(false), At(30));
+  EXPECT_EQ(queue.NextDeadline(), At(30));
   EXPECT_THAT(Popped(queue, 20), ElementsAre(0, 3));
-}
-
-TEST_F(BatchQueueTest, PopLeavesLateTasksToTakeExpired) {
-  BatchQueue queue({});
-  ASSERT_TRUE(Push(queue, {.deadline = At(10)}).ok());
-  ASSERT_TRUE(Push(queue, {}).ok());
-  EXPECT_THAT(Popped(queue, 10), ElementsAre(1));
-  EXPECT_THAT(Popped(queue, 10), IsEmpty());
-  EXPECT_THAT(Numbers(queue.TakeExpired(At(10))), ElementsAre(0));
-  EXPECT_EQ(queue.requests(), 0);
 }
 
 TEST_F(BatchQueueTest, DropsTasksThatHaveEnded) {
@@ -283,49 +264,233 @@ TEST_F(BatchQueueTest, TakeAllEmptiesIt) {
   EXPECT_EQ(queue.TakeAll().size(), 2u);
   EXPECT_EQ(queue.requests(), 0);
   EXPECT_EQ(queue.bytes(), 0u);
-  EXPECT_EQ(queue.NextEvent(true), kNever);
+  EXPECT_EQ(queue.NextDue(0), kNever);
   ASSERT_TRUE(Push(queue, {}).ok());
-  EXPECT_EQ(queue.Pop(At(0), false).tasks.size(), 1u);
+  EXPECT_EQ(queue.Pop(0, At(0)).tasks.size(), 1u);
+}
+
+// The three ways into one launch.
+
+TEST_F(BatchQueueTest, EqualShapesAreOneLaunchWhereTheKernelSaysSo) {
+  const FakeKernel batched("batched", Fusion::kEqualShapes);
+  for (const SgemmKernel* kernel :
+       {static_cast<const SgemmKernel*>(&kernel_),
+        static_cast<const SgemmKernel*>(&batched)}) {
+    BatchQueue queue({});
+    tasks_.clear();
+    for (const int64_t size : {8, 9, 8}) {
+      ASSERT_TRUE(Push(queue, {.size = size, .kernel = kernel}).ok());
+    }
+    const Batch batch = queue.Pop(0, At(0));
+    EXPECT_THAT(Numbers(batch.tasks), ElementsAre(0, 2));
+    EXPECT_EQ(batch.fused, kernel == &batched);
+  }
+}
+
+TEST_F(BatchQueueTest, RowsOfOneResidentBAreOneLaunchWhateverTheirNumber) {
+  const FakeKernel skinny("skinny", Fusion::kSameB);
+  const auto matrix = [] {
+    return std::make_shared<const ResidentMatrix>(
+        8, 8, std::make_unique<HostMemory>(8 * 8 * 4));
+  };
+  const auto b = matrix();
+  const auto other = matrix();
+  BatchQueue queue({});
+  ASSERT_TRUE(Push(queue, {.kernel = &skinny, .b = b, .rows = 1}).ok());
+  ASSERT_TRUE(Push(queue, {.kernel = &skinny, .b = other, .rows = 1}).ok());
+  ASSERT_TRUE(Push(queue, {.kernel = &skinny, .b = b, .rows = 3}).ok());
+  ASSERT_TRUE(Push(queue, {.kernel = &skinny, .rows = 1}).ok());
+  ASSERT_TRUE(Push(queue, {.kernel = &skinny, .rows = 1}).ok());
+  ASSERT_TRUE(Push(queue, {.kernel = &kernel_, .b = b, .rows = 1}).ok());
+  Batch batch = queue.Pop(0, At(0));
+  EXPECT_THAT(Numbers(batch.tasks), ElementsAre(0, 2));
+  EXPECT_TRUE(batch.fused);
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(1));
+  batch = queue.Pop(0, At(0));
+  EXPECT_THAT(Numbers(batch.tasks), ElementsAre(3, 4));
+  EXPECT_FALSE(batch.fused) << "each brings a B of its own";
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(5));
+}
+
+TEST_F(BatchQueueTest, SmallProductsOfAnyShapeAreOneLaunch) {
+  const FakeKernel table("table", Fusion::kAnyShapes);
+  BatchQueue queue({.max_mixed_flops = 2.0 * 16 * 16 * 16});
+  for (const int64_t size : {8, 9, 17, 16, 17, 18}) {
+    ASSERT_TRUE(Push(queue, {.size = size, .kernel = &table}).ok());
+  }
+  Batch batch = queue.Pop(0, At(0));
+  EXPECT_THAT(Numbers(batch.tasks), ElementsAre(0, 1, 3));
+  EXPECT_TRUE(batch.fused);
+  batch = queue.Pop(0, At(0));
+  EXPECT_THAT(Numbers(batch.tasks), ElementsAre(2, 4)) << "too large to mix";
+  EXPECT_TRUE(batch.fused);
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(5));
+}
+
+TEST_F(BatchQueueTest, TheLimitOfFlopsCountsMixedShapesByTheirOwn) {
+  const FakeKernel table("table", Fusion::kAnyShapes);
+  BatchQueue queue({.max_batch_flops = 2.0 * (1000 + 8 + 8)});
+  for (const int64_t size : {10, 2, 2, 2}) {
+    ASSERT_TRUE(Push(queue, {.size = size, .kernel = &table}).ok());
+  }
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(3));
+}
+
+// Devices.
+
+TEST_F(BatchQueueTest, ATaskGoesToItsDeviceAlone) {
+  BatchQueue queue({}, 3);
+  ASSERT_TRUE(Push(queue, {.device = 1}).ok());
+  ASSERT_TRUE(Push(queue, {.device = 2}).ok());
+  ASSERT_TRUE(Push(queue, {.device = 1}).ok());
+  EXPECT_THAT(Popped(queue, 0, 0), IsEmpty());
+  EXPECT_EQ(queue.NextDue(0), kNever);
+  EXPECT_EQ(queue.NextDue(2), kAlways);
+  EXPECT_THAT(Popped(queue, 0, 1), ElementsAre(0, 2));
+  ASSERT_TRUE(Push(queue, {}).ok());
+  EXPECT_THAT(Popped(queue, 0, 2), ElementsAre(1));
+  EXPECT_THAT(Popped(queue, 0, 2), ElementsAre(3));
+}
+
+TEST_F(BatchQueueTest, OfWhatADeviceCanTakeTheOldestGoesFirst) {
+  BatchQueue queue({}, 2);
+  ASSERT_TRUE(Push(queue, {.device = 0}).ok());
+  ASSERT_TRUE(Push(queue, {}).ok());
+  ASSERT_TRUE(Push(queue, {.device = 1}).ok());
+  EXPECT_THAT(Popped(queue, 0, 1), ElementsAre(1));
+  EXPECT_THAT(Popped(queue, 0, 1), ElementsAre(2));
+  EXPECT_THAT(Popped(queue, 0, 0), ElementsAre(0));
+}
+
+TEST_F(BatchQueueTest, BulkOfAnotherDeviceCountsForNothing) {
+  BatchQueue queue({.max_batch_requests = 1}, 2);
+  ASSERT_TRUE(Push(queue, {.priority = Priority::kBulk, .device = 1}).ok());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(Push(queue, {}).ok());
+    EXPECT_THAT(Popped(queue, 0, 0), ElementsAre(i + 1));
+  }
+  ASSERT_TRUE(Push(queue, {}).ok());
+  EXPECT_THAT(Popped(queue, 0, 1), ElementsAre(21));
+  EXPECT_THAT(Popped(queue, 0, 1), ElementsAre(0));
+}
+
+TEST_F(BatchQueueTest, TakesWhatOnlyALostDeviceCouldRun) {
+  BatchQueue queue({}, 2);
+  ASSERT_TRUE(Push(queue, {.device = 0}).ok());
+  ASSERT_TRUE(Push(queue, {.client = "a", .device = 1}).ok());
+  ASSERT_TRUE(Push(queue, {}).ok());
+  ASSERT_TRUE(Push(queue, {.size = 9, .device = 1}).ok());
+  EXPECT_THAT(Numbers(queue.TakeBoundTo(1)),
+              ::testing::UnorderedElementsAre(1, 3));
+  EXPECT_EQ(queue.requests(), 2);
+  EXPECT_THAT(Popped(queue, 0, 1), ElementsAre(2));
+}
+
+// Fairness.
+
+TEST_F(BatchQueueTest, ABatchTakesOneOfEachClientInTurn) {
+  BatchQueue queue({.max_batch_requests = 4});
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(Push(queue, {.client = "a"}).ok());
+  ASSERT_TRUE(Push(queue, {.client = "b"}).ok());
+  ASSERT_TRUE(Push(queue, {.client = "c"}).ok());
+  ASSERT_TRUE(Push(queue, {.client = "c"}).ok());
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(0, 6, 7, 1));
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(8, 2, 3, 4));
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(5));
+}
+
+// The case: ten thousand of one client do not delay another's first.
+TEST_F(BatchQueueTest, AnotherClientsFirstIsInOneOfTheNextTwoBatches) {
+  for (const int64_t size : {8, 9}) {  // of the same shape, and of another
+    BatchQueue queue({});
+    tasks_.clear();
+    for (int i = 0; i < 10'000; ++i) {
+      ASSERT_TRUE(Push(queue, {.size = 8, .client = "many"}).ok());
+    }
+    for (int i = 0; i < 5; ++i) queue.Pop(0, At(0));
+    ASSERT_TRUE(Push(queue, {.size = size, .client = "one"}).ok());
+    std::vector<std::shared_ptr<Task>> two = queue.Pop(0, At(0)).tasks;
+    for (auto& task : queue.Pop(0, At(0)).tasks) two.push_back(task);
+    EXPECT_THAT(Numbers(two), ::testing::Contains(10'000));
+  }
+}
+
+// With N other clients that wait, however much each has, a client's first task
+// is in one of the next N + 1 batches.
+TEST_F(BatchQueueTest, TheWorstWaitIsOneBatchOfEachOtherClient) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    BatchQueue queue(
+        {.max_batch_requests = 1 + static_cast<int>(random() % 4)});
+    tasks_.clear();
+    const int clients = 1 + static_cast<int>(random() % 6);
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(Push(queue, {.size = static_cast<int64_t>(random() % 50),
+                               .bytes = random() % 5000,
+                               .client = std::to_string(random() % clients)})
+                      .ok());
+      if (random() % 3 == 0) queue.Pop(0, At(0));
+    }
+    const size_t newcomer = tasks_.size();
+    ASSERT_TRUE(Push(queue, {.size = 60, .client = "newcomer"}).ok());
+    int batches = 0;
+    while (true) {
+      ++batches;
+      const Batch batch = queue.Pop(0, At(0));
+      ASSERT_FALSE(batch.tasks.empty());
+      if (batch.tasks[0] == tasks_[newcomer]) break;
+    }
+    ASSERT_LE(batches, clients + 1);
+  }
 }
 
 // One step of a history: what happens, then both policies are asked.
-enum class Step { kPushA, kPushB, kPushBulkA, kPop, kPopDraining, kWait };
-constexpr int kSteps = 6;
+enum class Step {
+  kPushA,
+  kPushB,
+  kPushOtherShape,
+  kPushBulk,
+  kPushBound,
+  kPop0,
+  kPop1,
+  kWait
+};
+constexpr int kSteps = 8;
 
 class BatchQueueAgainstModel : public BatchQueueTest {
  protected:
+  std::shared_ptr<Task> MakeFor(Step step) {
+    Wish wish{.bytes = 0, .client = "a"};
+    if (step == Step::kPushB) wish.client = "b";
+    if (step == Step::kPushOtherShape) wish.size = 9;
+    if (step == Step::kPushBulk) wish.priority = Priority::kBulk;
+    if (step == Step::kPushBound) wish.device = 1;
+    return Make(wish);
+  }
+
   // Runs a history against queue and model; false at the first difference.
   bool Agree(const BatchQueueOptions& options, std::span<const Step> history) {
-    BatchQueue queue(options);
-    BatchQueueModel model(options);
+    BatchQueue queue(options, 2);
+    BatchQueueModel model(options, 2);
     int ms = 0;
     for (const Step step : history) {
-      switch (step) {
-        case Step::kPushA:
-        case Step::kPushB:
-        case Step::kPushBulkA: {
-          std::shared_ptr<Task> task = Make(
-              {.size = step == Step::kPushB ? 9 : 8,
-               .priority = step == Step::kPushBulkA ? Priority::kBulk
-                                                    : Priority::kInteractive,
-               .bytes = 0});
-          if (!queue.Push(task, At(ms)).ok()) return false;
-          model.Push(task, At(ms));
-          break;
+      if (step == Step::kWait) {
+        ++ms;
+      } else if (step == Step::kPop0 || step == Step::kPop1) {
+        const int device = step == Step::kPop1;
+        std::vector<Task*> got;
+        for (const auto& task : queue.Pop(device, At(ms)).tasks) {
+          got.push_back(task.get());
         }
-        case Step::kPop:
-        case Step::kPopDraining: {
-          const bool draining = step == Step::kPopDraining;
-          std::vector<Task*> got;
-          for (const auto& task : queue.Pop(At(ms), draining).tasks) {
-            got.push_back(task.get());
-          }
-          if (got != model.Pop(At(ms), draining)) return false;
-          if (got.empty() && queue.NextEvent(true) <= At(ms)) return false;
-          break;
-        }
-        case Step::kWait:
-          ++ms;
+        if (got != model.Pop(device, At(ms))) return false;
+        if (got.empty() && queue.NextDue(device) <= At(ms)) return false;
+      } else {
+        std::shared_ptr<Task> task = MakeFor(step);
+        if (!queue.Push(task, At(ms)).ok()) return false;
+        model.Push(task, At(ms));
       }
       if (queue.requests() != static_cast<int>(model.size())) return false;
     }
@@ -333,9 +498,9 @@ class BatchQueueAgainstModel : public BatchQueueTest {
   }
 };
 
-// Every history of up to 7 steps, with and without a delay.
+// Every history of up to 6 steps, with and without a delay.
 TEST_F(BatchQueueAgainstModel, AgreesOnEveryShortHistory) {
-  constexpr int kLength = 7;
+  constexpr int kLength = 6;
   int histories = 1;
   for (int i = 0; i < kLength; ++i) histories *= kSteps;
   for (const int delay_ms : {0, 2}) {
@@ -352,7 +517,8 @@ TEST_F(BatchQueueAgainstModel, AgreesOnEveryShortHistory) {
   }
 }
 
-// Long random histories with cancellations, deadlines, sizes and every limit.
+// Long random histories with clients, devices, cancellations, deadlines, sizes
+// and every limit.
 TEST_F(BatchQueueAgainstModel, AgreesOnLongRandomHistories) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -360,35 +526,39 @@ TEST_F(BatchQueueAgainstModel, AgreesOnLongRandomHistories) {
   const auto below = [&](int n) {
     return static_cast<int>(random() % static_cast<unsigned>(n));
   };
+  const FakeKernel table("table", Fusion::kAnyShapes);
   for (int round = 0; round < 300; ++round) {
     const BatchQueueOptions options{
         .max_batch_requests = 1 + below(5),
         .max_batch_bytes = size_t(100 + below(500)),
         .max_batch_flops = 2000.0 + below(5000),
+        .max_mixed_flops = 1200,
         .max_queue_delay = milliseconds(below(2) * below(6))};
-    BatchQueue queue(options);
-    BatchQueueModel model(options);
+    constexpr int kDevices = 2;
+    BatchQueue queue(options, kDevices);
+    BatchQueueModel model(options, kDevices);
     std::vector<std::shared_ptr<Task>> alive;
-    // With a delay, ended tasks that the queue has not met yet still count
-    // towards a full batch, which the model does not follow.
-    const bool cancel = options.max_queue_delay.count() == 0;
+    const int clients = 1 + below(4);
     int ms = 0;
     for (int step = 0; step < 300; ++step) {
       const int dice = below(10);
       if (dice < 5) {
         const MonotonicTime deadline =
             below(3) == 0 ? At(ms + 1 + below(20)) : kNever;
-        std::shared_ptr<Task> task =
-            Make({.size = 7 + below(3),
-                  .priority =
-                      below(3) == 0 ? Priority::kBulk : Priority::kInteractive,
-                  .deadline = deadline,
-                  .bytes = size_t(below(300)),
-                  .kernel = below(4) == 0 ? &other_kernel_ : &kernel_});
+        std::shared_ptr<Task> task = Make(
+            {.size = 7 + below(3),
+             .priority =
+                 below(3) == 0 ? Priority::kBulk : Priority::kInteractive,
+             .deadline = deadline,
+             .bytes = size_t(below(300)),
+             .kernel = below(4) == 0 ? static_cast<const SgemmKernel*>(&table)
+                                     : &kernel_,
+             .client = std::to_string(below(clients)),
+             .device = below(3) == 0 ? below(kDevices) : kAnyDevice});
         ASSERT_TRUE(queue.Push(task, At(ms)).ok());
         model.Push(task, At(ms));
         alive.push_back(task);
-      } else if (dice < 6 && cancel && !alive.empty()) {
+      } else if (dice < 6 && !alive.empty()) {
         alive[below(static_cast<int>(alive.size()))]->Abort(
             absl::CancelledError(""));
       } else if (dice < 7) {
@@ -400,19 +570,23 @@ TEST_F(BatchQueueAgainstModel, AgreesOnLongRandomHistories) {
         }
         ASSERT_THAT(expired, ::testing::UnorderedElementsAreArray(
                                  model.TakeExpired(At(ms))));
-        const bool draining = below(10) == 0;
+        if (step > 250 && below(10) == 0) {
+          queue.BeginDrain();
+          model.BeginDrain();
+        }
+        const int device = below(kDevices);
         std::vector<Task*> got;
         size_t bytes = 0;
-        for (const auto& task : queue.Pop(At(ms), draining).tasks) {
+        for (const auto& task : queue.Pop(device, At(ms)).tasks) {
           got.push_back(task.get());
           bytes += task->bytes();
         }
-        ASSERT_EQ(got, model.Pop(At(ms), draining));
+        ASSERT_EQ(got, model.Pop(device, At(ms)));
         if (got.size() > 1) {
           ASSERT_LE(bytes, options.max_batch_bytes);
         }
         if (got.empty()) {
-          ASSERT_GT(queue.NextEvent(true), At(ms));
+          ASSERT_GT(queue.NextDue(device), At(ms));
         }
       }
     }

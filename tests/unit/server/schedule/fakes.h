@@ -13,6 +13,7 @@
 
 #include "kernels/sgemm.h"
 #include "server/execute/backend.h"
+#include "server/execute/resident_memory.h"
 #include "server/execute/staging.h"
 #include "server/schedule/batch_queue.h"
 #include "server/schedule/task.h"
@@ -42,10 +43,11 @@ class FakePool : public StagingPool {
 // A kernel that is only a name.
 class FakeKernel : public SgemmKernel {
  public:
-  explicit FakeKernel(std::string name, bool batch_invariant = true)
+  explicit FakeKernel(std::string name, Fusion fusion = Fusion::kNone)
       : SgemmKernel({.name = std::move(name),
                      .description = "does nothing",
-                     .batch_invariant = batch_invariant}) {}
+                     .batch_invariant = true,
+                     .fusion = fusion}) {}
   absl::Status Supports(const SgemmArgs&) const override {
     return absl::OkStatus();
   }
@@ -53,6 +55,20 @@ class FakeKernel : public SgemmKernel {
                       const LaunchContext&) const override {
     return absl::OkStatus();
   }
+};
+
+// The host's memory as a device's.
+class HostMemory : public ResidentMemory {
+ public:
+  explicit HostMemory(size_t bytes, int device = 0)
+      : bytes_(bytes), device_(device) {}
+  std::byte* data() const override { return bytes_.data(); }
+  size_t size() const override { return bytes_.size(); }
+  int device() const override { return device_; }
+
+ private:
+  mutable std::vector<std::byte> bytes_;
+  const int device_;
 };
 
 // How a task ended; filled by the `done` that For makes.

@@ -86,6 +86,23 @@ TEST(TaskDeathTest, FinishNeedsAStartAndHappensOnce) {
   EXPECT_DEATH(task.Finish(absl::OkStatus(), {}, 0, 1), "does not run");
 }
 
+TEST(TaskTest, AbandonedItEndsAtOnceAndKeepsItsMemoryUntilTheDevice) {
+  FakePool pool;
+  Ending ending;
+  Task task(SpecWithBuffers(pool), ending.For());
+  EXPECT_FALSE(task.Abandon(absl::InternalError("it does not run yet")));
+  ASSERT_TRUE(task.Start());
+  EXPECT_TRUE(task.Abandon(absl::InternalError("stuck")));
+  EXPECT_EQ(ending.times, 1);
+  EXPECT_EQ(ending.result.status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(pool.used_bytes(), 128u) << "the device may still write to it";
+  EXPECT_FALSE(task.Abandon(absl::InternalError("twice")));
+  EXPECT_FALSE(task.Abort(absl::CancelledError("late")));
+  task.Finish(absl::OkStatus(), {}, 0, 1);
+  EXPECT_EQ(ending.times, 1);
+  EXPECT_EQ(pool.used_bytes(), 0u);
+}
+
 TEST(TaskTest, EndsWithInternalWhenItIsForgotten) {
   FakePool pool;
   Ending queued;
