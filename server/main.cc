@@ -76,5 +76,9 @@ int main(int argc, char** argv) {
   std::cout << g_server.load()->ListeningLines() << std::flush;
   g_server.load()->Wait();
   const absl::Status ended = g_server.load()->Shutdown();
-  return ended.ok() ? kOk : Fail(ended, kDeviceFault);
+  if (ended.ok()) return kOk;
+  Fail(ended, kDeviceFault);
+  gemmd::FlushLog();
+  // What runs at exit may wait for the device, for ever.
+  _exit(kDeviceFault);
 }

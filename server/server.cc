@@ -295,10 +295,13 @@ absl::Status GemmServer::Shutdown() {
     Log(LogLevel::kInfo, "stopped");
   }
   rpc_.reset();
-  scheduler_.reset();
   http_.reset();
-  store_.reset();
-  backend_.reset();
+  // What a stuck device may still use stays until it, or the process, ends.
+  if (scheduler_ == nullptr || !scheduler_->stuck()) {
+    scheduler_.reset();
+    store_.reset();
+    backend_.reset();
+  }
   MutexLock lock(&mu_);
   return fault_;
 }

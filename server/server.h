@@ -58,7 +58,8 @@ class Server {
   // Blocks at most drain_delay + drain_timeout and as long as the products that
   // a device has begun still take: nothing can stop a kernel, and on the CPU a
   // large product of `reference` takes minutes. Who cannot wait ends the
-  // process (a second signal, SIGKILL).
+  // process (a second signal, SIGKILL). A device that is given up as stuck is
+  // not waited for here, but by the destructor.
   virtual absl::Status Shutdown() = 0;
 };
 

@@ -76,6 +76,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
   info.memory_bytes =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   info.streams = std::max(1, options.streams_per_device);
+  info.slowest_flops = 1e7;  // `reference` on a machine that others share
   return std::make_unique<CpuBackend>(
       *std::move(staging),
       std::make_unique<CpuDevice>(std::move(info), registry,
