@@ -78,6 +78,9 @@ class Device {
   // the first request is as fast as the hundredth. Blocks; under 10 s.
   virtual absl::Status Warm() = 0;
 
+  // From here on: resident matrices. A device that keeps none leaves these as
+  // they are: no capacity, and UNIMPLEMENTED for the rest.
+
   // Memory for a resident matrix, from a part of the device set aside for them.
   // RESOURCE_EXHAUSTED when there is not so much in one piece now. Takes well
   // under 10 us once warm (I3).
@@ -85,10 +88,11 @@ class Device {
       size_t bytes);
   virtual size_t resident_capacity() const { return 0; }
 
-  // Copies between staging and resident memory, asynchronous and beside the
-  // batches. `done` is called once, on a thread of the device's, and has the
-  // staging memory back; the resident memory must live until then. Ranges lie
-  // inside. An error is the device's fault, as in BatchReport::status.
+  // Copies between staging and resident memory, asynchronous, beside the
+  // batches, and each way in the order in which they were asked for. `done` is
+  // called once, on a thread of the device's, and has the staging memory back;
+  // the resident memory must live until then. Ranges lie inside. An error is
+  // the device's fault, as in BatchReport::status.
   using CopyDone = absl::AnyInvocable<void(absl::Status, StagingBuffer) &&>;
   virtual void CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
                       CopyDone done);
@@ -131,6 +135,9 @@ struct BackendOptions {
   std::vector<int> devices;
   // Staging memory, at most; never more than half of what there is.
   size_t staging_bytes = size_t{4} << 30;
+  // Of each device, for requests; nullopt: as much as can be staged, and an
+  // eighth of the device at least. A CPU computes where the numbers are.
+  std::optional<size_t> request_bytes = std::nullopt;
   // Of each device, for resident matrices. --matrix-store-bytes; nullopt: half
   // of what a GPU has free, an eighth of the container's memory on a CPU.
   std::optional<size_t> resident_bytes = 0;

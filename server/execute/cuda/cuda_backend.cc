@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -205,10 +206,11 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     absl::StatusOr<DeviceInfo> info =
         Describe(static_cast<int>(i), ordinal, options.streams_per_device);
     if (!info.ok()) return info.status();
-    // As much as can be staged: what is not staged does not run.
+    const size_t request_bytes = options.request_bytes.value_or(
+        std::max<size_t>(staging_bytes, info->memory_bytes / 8));
     absl::StatusOr<std::unique_ptr<CudaDevice>> device =
         CudaDevice::Create(*std::move(info), ordinal,
-                           {.request_bytes = staging_bytes,
+                           {.request_bytes = request_bytes,
                             .resident_bytes = options.resident_bytes},
                            registry, backend->staging());
     if (!device.ok()) return device.status();

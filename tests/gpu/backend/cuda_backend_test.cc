@@ -223,7 +223,7 @@ TEST_F(CudaBackendTest, AsksForNoMemoryOnceItIsWarm) {
 }
 
 TEST_F(CudaBackendTest, BatchesWaitForEachOthersMemoryInsteadOfFailing) {
-  Make({.staging_bytes = 1 << 20});
+  Make({.staging_bytes = 1 << 20, .request_bytes = 1 << 20});
   const SgemmKernel& kernel = Kernel("naive");
   const auto& memory = dynamic_cast<CudaDevice&>(device()).memory();
   // Each needs more than half of what the device has.
@@ -248,7 +248,7 @@ TEST_F(CudaBackendTest, BatchesWaitForEachOthersMemoryInsteadOfFailing) {
 }
 
 TEST_F(CudaBackendTest, WhatCouldNeverFitIsRefusedAloneAndNamesTheFlag) {
-  Make({.staging_bytes = 1 << 20});
+  Make({.staging_bytes = 1 << 20, .request_bytes = 1 << 20});
   const SgemmKernel& kernel = Kernel("naive");
   FakePool anywhere;
   Ending large_ending;
@@ -269,7 +269,7 @@ TEST_F(CudaBackendTest, WhatCouldNeverFitIsRefusedAloneAndNamesTheFlag) {
 }
 
 TEST_F(CudaBackendTest, AWorkspaceThatCouldNeverFitIsRefused) {
-  Make({.staging_bytes = 1 << 20});
+  Make({.staging_bytes = 1 << 20, .request_bytes = 1 << 20});
   const auto& memory = dynamic_cast<CudaDevice&>(device()).memory();
   for (const bool fused : {false, true}) {
     ScriptedDeviceKernel kernel(fused);
@@ -291,7 +291,7 @@ TEST_F(CudaBackendTest, AWorkspaceThatCouldNeverFitIsRefused) {
 }
 
 TEST_F(CudaBackendTest, ABatchTooLargeTogetherShedsItsYoungestTasks) {
-  Make({.staging_bytes = 1 << 20});
+  Make({.staging_bytes = 1 << 20, .request_bytes = 1 << 20});
   const SgemmKernel& kernel = Kernel("naive");
   FakePool anywhere;
   std::vector<Ending> endings(3);
