@@ -97,7 +97,7 @@ declare -A titles=(
 )
 parts=("$@")
 [ $# -gt 0 ] || parts=(alerts dashboards live
-  manifests compose)
+  manifests compose image)
 
 failed=0
 for part in "${parts[@]}"; do

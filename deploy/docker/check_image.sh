@@ -3,7 +3,10 @@
 # restricted pod would: no root, no capability, no new privilege, a read-only
 # root, no network but its own loopback, 512 MiB. Then multiplies through it.
 #
-#   deploy/docker/check_image.sh       as root, on Debian; needs build/dev's gemmctl
+#   deploy/docker/check_image.sh [--built]
+#
+# --built: checks the image of the last run and builds none. As root, on Debian;
+# needs build/dev's gemmctl.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -74,7 +77,8 @@ unpack() {
     --arg shared "$bundle/shared" '
     .process.terminal = false
     | .process.args = $args
-    | .process.env = $env + ["GEMMD_UNIX_SOCKET=/run/gemmd/socket"]
+    | .process.env = $env + ["GEMMD_UNIX_SOCKET=/run/gemmd/socket",
+                             "GEMMD_MAX_INLINE_BYTES=64MiB"]
     | .process.user = {uid: 65532, gid: 65532}
     | .process.capabilities = {}
     | .process.noNewPrivileges = true
@@ -145,8 +149,10 @@ stop() {
   fail "SIGTERM did not stop it (process $pid)"
 }
 
-say "a Debian to build on" && make_base
-say "the image" && build_image
+if [ "${1:-}" != --built ]; then
+  say "a Debian to build on" && make_base
+  say "the image" && build_image
+fi
 say "its configuration" && check_config
 say "its files" && unpack && check_files
 say "running it" && run && check_restrictions

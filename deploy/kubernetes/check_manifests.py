@@ -44,6 +44,11 @@ def seconds(text):
     return int(amount) * {"s": 1, "m": 60}[unit]
 
 
+def size(text):
+    amount, unit = re.fullmatch(r"(\d+)(MiB|GiB)", text).groups()
+    return int(amount) << {"MiB": 20, "GiB": 30}[unit]
+
+
 def pod_security_restricted(o):
     labels = o.one("Namespace")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -125,6 +130,14 @@ def resources_are_bounded(o):
                for t in o.pod["tolerations"])
 
 
+# Two messages must fit in the quarter of the memory that is for receiving, or
+# gemmd does not start.
+def two_messages_fit(o):
+    flags = {v["name"]: v["value"] for v in o.container.get("env", [])}
+    most = size(flags.get("GEMMD_MAX_INLINE_BYTES", "256MiB"))
+    assert 8 * most <= size(o.container["resources"]["limits"]["memory"] + "B")
+
+
 def network_is_closed(o):
     policy = o.one("NetworkPolicy")["spec"]
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
@@ -141,7 +154,7 @@ def one_pod_at_a_time_is_disrupted(o):
 RULES = [pod_security_restricted, rollout_needs_no_spare_device,
          autoscalers_own_the_number_of_pods, grace_covers_the_drain,
          ports_are_those_that_gemmd_listens_on, probes_have_names_of_their_own,
-         resources_are_bounded, network_is_closed,
+         resources_are_bounded, two_messages_fit, network_is_closed,
          one_pod_at_a_time_is_disrupted]
 
 

@@ -212,6 +212,22 @@ def service_rows():
                "s", query(quantile(0.99, STAGES, by=["stage"]), "{{stage}}"),
                width=12),
     ]
+    yield "Resident matrices", [
+        series("Matrices", "Names that clients have for matrices on the "
+               "devices.", "short",
+               query("sum by (instance) (gemmd_matrices{<M>})",
+                     "{{instance}}")),
+        series("Store", "Device memory that matrices take, over what they may "
+               "take.", "percentunit",
+               query("sum by (instance) (gemmd_matrix_store_bytes{<M>}) / (sum "
+                     "by (instance) (gemmd_matrix_store_capacity_bytes{<M>}) "
+                     "> 0)", "{{instance}}")),
+        series("Matrices removed", "evicted: for room, so that clients must "
+               "send them again; expired: --matrix-ttl.", "ops",
+               query("sum by (reason) "
+                     f"({rate('gemmd_matrices_removed_total')})",
+                     "{{reason}}")),
+    ]
     size = "grpc_server_call_{}_total_message_size_bytes"
     yield "Transport", [
         series("Bytes in and out", "Message bytes of all calls.", "Bps",
