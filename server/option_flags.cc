@@ -188,6 +188,9 @@ std::vector<OptionFlag> MakeFlags() {
                   "the unix socket alone"),
       TextFlag("unix-socket", "PATH", &O::unix_socket,
                "A unix socket on which gRPC is answered too"),
+      BoolFlag("shared-memory", "", &O::shared_memory,
+               "Let clients of the unix socket share memory with the server, "
+               "over PATH.shm beside it"),
       AddressFlag("http-listen", &O::http_listen,
                   "Where /metrics, /livez and /readyz are answered in "
                   "plaintext; empty: nowhere"),

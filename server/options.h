@@ -16,6 +16,7 @@ namespace gemmd {
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";      // port 0 picks a free one
   std::string unix_socket;                     // path; empty: none
+  bool shared_memory = false;                  // with clients of unix_socket
   std::string http_listen = "127.0.0.1:9464";  // empty: no HTTP
   bool insecure = false;                       // plaintext gRPC beyond loopback
   std::string backend = "auto";                // auto, cpu, cuda

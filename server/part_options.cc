@@ -46,6 +46,7 @@ RpcOptions RpcOptionsOf(const ServerOptions& options) {
   RpcOptions rpc;
   rpc.listen = options.listen;
   rpc.unix_socket = options.unix_socket;
+  rpc.shared_memory = options.shared_memory;
   rpc.kernel = options.kernel;
   rpc.max_inline_bytes = options.max_inline_bytes;
   rpc.receive_bytes = ReceiveBytesWithin(ContainerMemoryLimit());

@@ -213,7 +213,10 @@ absl::Status GemmServer::StartRpc() {
                                                 .backend = backend_.get(),
                                                 .registry = &*registry_,
                                                 .admission = &admission_,
-                                                .metrics = metrics_.get()});
+                                                .metrics = metrics_.get(),
+                                                .store = store_.get(),
+                                                .request_log =
+                                                    request_log_.get()});
   if (!rpc.ok()) return rpc.status();
   MutexLock lock(&mu_);
   rpc_ = *std::move(rpc);

@@ -66,7 +66,7 @@ void Call::Finished(bool ok) {
     DescribeFailure(&request);
     LogFailedRequest(request, status_);
   }
-  LastEvent();
+  EventOver();
 }
 
 // The client, its connection or its deadline was gone before it had the answer:
@@ -88,12 +88,12 @@ void Call::Done(bool ok) {
                   ? absl::DeadlineExceededError("the deadline passed")
                   : absl::CancelledError("the client cancelled the call"));
   }
-  LastEvent();
+  EventOver();
 }
 
-void Call::LastEvent() {
-  // acq_rel: what either event's thread did to the call is seen by the delete.
-  if (last_events_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+void Call::EventOver() {
+  // acq_rel: what each event's thread did to the call is seen by the delete.
+  if (events_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
 }  // namespace gemmd

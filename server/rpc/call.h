@@ -6,8 +6,8 @@
 //
 // A call that has begun gets two last events, in either order: the completion
 // of its Finish, and gRPC's notice that the call is over (which is also how a
-// cancellation, a lost client or a passed deadline becomes known). After both
-// it deletes itself.
+// cancellation, a lost client or a passed deadline becomes known). After both,
+// and all others that it said it expects, it deletes itself.
 
 #pragma once
 
@@ -46,9 +46,19 @@ class Call {
   // received it yet.
   virtual size_t RequestBytes() const { return 0; }
 
+  // A further event that the call must live to see (the completion of a Read or
+  // a Write, a device's word): announced before it can come, and over when the
+  // call need not live for it any more. The call may be gone then. Between the
+  // announcement and Finish somebody must know that it will come.
+  void ExpectEvent() { events_.fetch_add(1, std::memory_order_relaxed); }
+  void EventOver();
+
   // To be called when a request that came after Begin is there, before anything
   // is made of it.
   void RequestIsThere(size_t bytes);
+
+  // A message of a stream came. On the polling thread.
+  void MessageIsThere(size_t bytes) { request_bytes_ += bytes; }
 
   // The client or the deadline has ended the call before its Finish: `why` is
   // CANCELLED or DEADLINE_EXCEEDED. On the polling thread; Finish must still be
@@ -80,7 +90,6 @@ class Call {
   void Finished(bool ok);
   void NoteUnheardEnd();
   void Done(bool ok);
-  void LastEvent();
 
   CallEnvironment* const environment_;
   grpc::ServerCompletionQueue* const queue_;
@@ -93,7 +102,7 @@ class Call {
   absl::Status status_;
   grpc::StatusCode code_ = grpc::StatusCode::OK;
   size_t answer_bytes_ = 0;
-  std::atomic<int> last_events_{2};  // the last to come deletes
+  std::atomic<int> events_{2};  // still to come; the last one deletes
   MethodCompletion<Call> arrived_{this, &Call::Arrived};
   MethodCompletion<Call> finished_{this, &Call::Finished};
   MethodCompletion<Call> done_{this, &Call::Done};

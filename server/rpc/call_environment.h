@@ -7,13 +7,17 @@
 #include <grpcpp/support/slice.h>
 
 #include <atomic>
+#include <cstdint>
+#include <memory>
 
 #include "gemmd/v1/gemm_service.grpc.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "server/rpc/health_registry.h"
 #include "server/rpc/live_count.h"
+#include "server/rpc/open_streams.h"
 #include "server/rpc/service.h"
 #include "server/rpc/worker_pool.h"
+#include "server/store/shared_regions.h"
 
 namespace gemmd {
 
@@ -80,7 +84,11 @@ struct CallEnvironment {
   // Constant after construction.
   const RpcOptions options;
   const RpcDependencies dependencies;
-  grpc::Slice server_info;  // a GetServerInfoResponse; set before the start
+  // Set before the start. A GetServerInfoResponse, and that for calls that may
+  // share memory; the regions, null where there are none.
+  grpc::Slice server_info;
+  grpc::Slice local_server_info;
+  std::unique_ptr<SharedRegions> regions;
 
   // Synchronise themselves.
   GemmAsyncService gemm_service;
@@ -91,7 +99,9 @@ struct CallEnvironment {
   LiveCount decoding;  // products that have not reached the scheduler yet
   LiveCount answers;   // staging buffers that gRPC still sends from
   InflightProducts inflight;
-  std::atomic<bool> refusing{false};  // set once, read by each new call
+  OpenStreams streams;                   // told when the server drains
+  std::atomic<uint64_t> next_device{0};  // spreads what has no place yet
+  std::atomic<bool> refusing{false};     // set once, read by each new call
   WorkerPool workers;  // last, so that its jobs end before the rest goes
 };
 

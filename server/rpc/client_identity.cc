@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/error_details.h"
 
@@ -32,6 +33,10 @@ absl::StatusOr<std::string> ClientIdentity(const grpc::ServerContext& context) {
                      kDigits, " hex digits is wanted"));
   }
   return absl::AsciiStrToLower(value);
+}
+
+bool IsLocal(const grpc::ServerContext& context) {
+  return absl::StartsWith(context.peer(), "unix:");
 }
 
 }  // namespace gemmd

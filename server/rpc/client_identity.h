@@ -16,4 +16,7 @@ namespace gemmd {
 // Errors: INVALID_ARGUMENT for any other value, or several.
 absl::StatusOr<std::string> ClientIdentity(const grpc::ServerContext& context);
 
+// The call came over the unix socket, and so from this host.
+bool IsLocal(const grpc::ServerContext& context);
+
 }  // namespace gemmd

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "proto/error_details.h"
+#include "proto/shared_memory.h"
 
 namespace gemmd {
 namespace {
@@ -42,17 +43,37 @@ absl::Status CheckMatrixId(absl::string_view path, const ShortText& id) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTtl(absl::string_view path, const DurationFields& ttl) {
-  const bool in_range = ttl.seconds >= 0 &&
-                        ttl.seconds <= kMaxDurationSeconds && ttl.nanos >= 0 &&
-                        ttl.nanos < kNanosPerSecond;
-  if (in_range && (ttl.seconds > 0 || ttl.nanos > 0)) return absl::OkStatus();
+absl::StatusOr<absl::Duration> CheckTtl(absl::string_view path,
+                                        const DurationFields& ttl) {
+  const bool defined = ttl.seconds >= 0 && ttl.seconds <= kMaxDurationSeconds &&
+                       ttl.nanos >= 0 && ttl.nanos < kNanosPerSecond;
+  if (defined && (ttl.seconds > 0 || ttl.nanos > 0)) {
+    return absl::Seconds(ttl.seconds) + absl::Nanoseconds(ttl.nanos);
+  }
   return InvalidFieldError(
       path, absl::StrCat(path, " has seconds ", ttl.seconds, " and nanos ",
                          ttl.nanos, "; a positive duration with seconds up to ",
                          kMaxDurationSeconds,
-                         " and nanos of 0 to 999999999 is "
-                         "wanted"));
+                         " and nanos of 0 to 999999999 is wanted"));
+}
+
+absl::StatusOr<MatrixRows> CheckRowRange(absl::string_view prefix, int64_t rows,
+                                         uint64_t first, uint64_t count) {
+  const auto all = static_cast<uint64_t>(rows);
+  // An empty matrix has one range: all of it.
+  if (first >= all && !(first == 0 && all == 0)) {
+    return InvalidFieldError(absl::StrCat(prefix, "first_row"),
+                             absl::StrCat(prefix, "first_row is ", first,
+                                          "; the matrix has ", rows, " rows"));
+  }
+  if (count > all - first) {
+    return InvalidFieldError(
+        absl::StrCat(prefix, "row_count"),
+        absl::StrCat(prefix, "row_count is ", count, "; from row ", first,
+                     " on the matrix has ", all - first));
+  }
+  if (count == 0) count = all - first;
+  return MatrixRows{static_cast<int64_t>(first), static_cast<int64_t>(count)};
 }
 
 absl::Status CheckSharedMemorySlice(absl::string_view path,

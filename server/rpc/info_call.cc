@@ -1,5 +1,6 @@
 #include "server/rpc/info_call.h"
 
+#include "server/rpc/client_identity.h"
 #include "server/rpc/raw_message.h"
 #include "server/rpc/unary_call.h"
 
@@ -20,7 +21,10 @@ class InfoCall final : public UnaryCall {
   void Begin() override {
     const auto message = FromRaw<v1::GetServerInfoRequest>(&request());
     if (!message.ok()) return Fail(message.status());
-    Answer(grpc::ByteBuffer(&environment().server_info, 1));
+    const CallEnvironment& env = environment();
+    const bool shares = env.regions != nullptr && IsLocal(context());
+    Answer(grpc::ByteBuffer(shares ? &env.local_server_info : &env.server_info,
+                            1));
   }
 };
 

@@ -4,19 +4,25 @@
 
 namespace gemmd {
 
+void CopyBytes(std::span<const ByteSlice> slices, const ByteRange& range,
+               std::byte* to) {
+  ByteStream stream(slices);
+  google::protobuf::io::CodedInputStream in(&stream);
+  in.Skip(static_cast<int>(range.offset));
+  in.ReadRaw(to, static_cast<int>(range.size));
+}
+
 void CopyOperand(std::span<const ByteSlice> slices, const OperandPlan& operand,
                  std::byte* to) {
   const size_t bytes = operand.packed_bytes();
   if (bytes == 0) return;
   to += operand.offset;
-
+  if (operand.leading_dimension == operand.cols) {
+    return CopyBytes(slices, {operand.source.offset, bytes}, to);
+  }
   ByteStream stream(slices);
   google::protobuf::io::CodedInputStream in(&stream);
   in.Skip(static_cast<int>(operand.source.offset));
-  if (operand.leading_dimension == operand.cols) {
-    in.ReadRaw(to, static_cast<int>(bytes));
-    return;
-  }
   const int row_bytes = static_cast<int>(operand.cols * sizeof(float));
   const int padding_bytes = static_cast<int>(
       (operand.leading_dimension - operand.cols) * sizeof(float));

@@ -1,5 +1,5 @@
 // From the message to staging memory: the second of the two passes over a
-// request, and the only copy that the server makes of an operand.
+// request, and the only copy that the server makes of what is sent to it.
 
 #pragma once
 
@@ -7,9 +7,13 @@
 #include <span>
 
 #include "server/rpc/byte_stream.h"
-#include "server/rpc/sgemm_validation.h"
+#include "server/rpc/operand_validation.h"
 
 namespace gemmd {
+
+// Copies `range` of the message to `to`. Needs: the range lies inside.
+void CopyBytes(std::span<const ByteSlice> slices, const ByteRange& range,
+               std::byte* to);
 
 // Copies the operand's rows, packed, to `to` + operand.offset. Padding between
 // rows is left out.

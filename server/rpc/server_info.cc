@@ -4,12 +4,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/rpc/field_checks.h"
 #include "server/rpc/precision_wire.h"
 
 namespace gemmd {
 namespace {
-
-constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 20;
 
 void Describe(const DeviceInfo& device, v1::Device& out) {
   out.set_index(device.index);
@@ -65,6 +64,9 @@ v1::GetServerInfoResponse DescribeServer(const RpcOptions& options,
     Describe(entry, *dependencies.backend, *info.add_kernels());
   }
   Describe(options, *info.mutable_limits());
+  if (const MatrixStore* store = dependencies.store; store != nullptr) {
+    info.mutable_limits()->set_matrix_store_bytes(store->capacity_bytes());
+  }
   return info;
 }
 

@@ -16,16 +16,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/shared_memory.h"
 #include "server/rpc/call_environment.h"
 #include "server/rpc/completion_loop.h"
+#include "server/rpc/download_call.h"
 #include "server/rpc/goodbye.h"
 #include "server/rpc/grpc_log.h"
 #include "server/rpc/health_calls.h"
 #include "server/rpc/info_call.h"
 #include "server/rpc/listening.h"
+#include "server/rpc/matrix_calls.h"
+#include "server/rpc/region_socket.h"
 #include "server/rpc/server_info.h"
 #include "server/rpc/sgemm_call.h"
-#include "server/rpc/unimplemented_calls.h"
+#include "server/rpc/stream_call.h"
+#include "server/rpc/upload_call.h"
 
 namespace gemmd {
 namespace {
@@ -76,6 +81,11 @@ absl::Status CheckOptions(const RpcOptions& options) {
   if (options.listen.empty() && options.unix_socket.empty()) {
     return absl::InvalidArgumentError(
         "neither --listen nor --unix-socket is given; one is wanted");
+  }
+  if (options.shared_memory && options.unix_socket.empty()) {
+    return absl::InvalidArgumentError(
+        "--shared-memory is for clients of the unix socket; give --unix-socket "
+        "too");
   }
   return absl::OkStatus();
 }
@@ -146,12 +156,14 @@ class RpcServerImpl final : public RpcServer {
   }
   void RefuseNew(MonotonicTime deadline) override {
     environment_.refusing.store(true);
+    environment_.streams.DrainAll();
     environment_.decoding.WaitForNoneUntil(deadline);
   }
   bool Shutdown(MonotonicTime deadline) override;
 
  private:
   CallEnvironment environment_;
+  std::unique_ptr<RegionSocket> region_socket_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<CompletionLoop>> loops_;
@@ -160,9 +172,20 @@ class RpcServerImpl final : public RpcServer {
 
 absl::Status RpcServerImpl::Open() {
   const RpcOptions& options = environment_.options;
-  const v1::GetServerInfoResponse info =
+  v1::GetServerInfoResponse info =
       DescribeServer(options, environment_.dependencies);
   environment_.server_info = grpc::Slice(info.SerializeAsString());
+  if (options.shared_memory) {
+    info.mutable_limits()->set_shared_memory(true);
+    environment_.local_server_info = grpc::Slice(info.SerializeAsString());
+    environment_.regions = std::make_unique<SharedRegions>(
+        SharedRegionsOptions{}, environment_.dependencies.backend);
+    auto socket = RegionSocket::Listen(
+        absl::StrCat(options.unix_socket, kSharedMemorySuffix),
+        environment_.regions.get());
+    if (!socket.ok()) return socket.status();
+    region_socket_ = *std::move(socket);
+  }
 
   RouteGrpcLog();
   InitPlugins(options.channelz);
@@ -196,7 +219,10 @@ absl::Status RpcServerImpl::Open() {
   for (const auto& loop : loops_) {
     OfferSgemmCalls(&environment_, loop->queue());
     OfferInfoCalls(&environment_, loop->queue());
-    OfferUnimplementedCalls(&environment_, loop->queue());
+    OfferStreamCalls(&environment_, loop->queue());
+    OfferUploadCalls(&environment_, loop->queue());
+    OfferDownloadCalls(&environment_, loop->queue());
+    OfferMatrixCalls(&environment_, loop->queue());
     OfferHealthCalls(&environment_, loop->queue());
     loop->Start();
   }
@@ -218,6 +244,7 @@ bool RpcServerImpl::Shutdown(MonotonicTime deadline) {
   server_->Shutdown(std::chrono::system_clock::now());
   environment_.calls.WaitForNone();
   loops_.clear();
+  region_socket_.reset();
   return in_time;
 }
 

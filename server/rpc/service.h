@@ -15,6 +15,8 @@
 #include "server/observe/metrics.h"
 #include "server/schedule/admission.h"
 #include "server/schedule/batch_scheduler.h"
+#include "server/store/matrix_store.h"
+#include "server/store/request_log.h"
 
 namespace gemmd {
 
@@ -23,6 +25,9 @@ struct RpcOptions {
   std::string listen = "127.0.0.1:50051";
   // A path; empty: none. --unix-socket
   std::string unix_socket;
+  // Clients of the unix socket may share memory with the server, over the side
+  // socket <unix_socket>.shm. --shared-memory
+  bool shared_memory = false;
   // For requests that name no kernel. --kernel
   std::string kernel = "auto";
   // A whole request, and a whole answer; 64 KiB to 1.9 GiB. --max-inline-bytes
@@ -55,6 +60,11 @@ struct RpcOptions {
   // A message up to this is handled on the polling thread (1 MiB is copied in
   // about 40 us); a larger one goes to a worker.
   size_t polling_thread_bytes = size_t{1} << 20;
+  // Products of one SgemmStream between its read and the write of its answer,
+  // and their bytes (one larger product runs alone): what the server reads
+  // ahead.
+  int stream_items = 64;
+  size_t stream_bytes = size_t{512} << 20;
   // Workers for large messages; 0: half of the cores, 1 to 8.
   int copy_threads = 0;
 };
@@ -66,6 +76,9 @@ struct RpcDependencies {
   const KernelRegistry* registry = nullptr;
   Admission* admission = nullptr;
   Metrics* metrics = nullptr;
+  // Both null: no matrix can be kept.
+  MatrixStore* store = nullptr;
+  RequestLog* request_log = nullptr;
 };
 
 // Serves gemmd.v1.GemmService, grpc.health.v1.Health and reflection.

@@ -1,21 +1,18 @@
 #include "server/rpc/sgemm_call.h"
 
-#include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/error_details.h"
 #include "server/rpc/client_identity.h"
-#include "server/rpc/operand_copy.h"
+#include "server/rpc/message_slices.h"
 #include "server/rpc/received_call.h"
+#include "server/rpc/refusals.h"
 #include "server/rpc/sgemm_decoder.h"
 #include "server/rpc/sgemm_encoder.h"
+#include "server/rpc/sgemm_product.h"
 #include "server/rpc/sgemm_task.h"
-#include "server/rpc/sgemm_validation.h"
 
 namespace gemmd {
 namespace {
@@ -37,22 +34,9 @@ class SgemmCall final : public ReceivedCall {
   void DescribeFailure(FailedRequest* request) override;
 
   void Handle();
-  absl::StatusOr<TaskSpec> Decode();
-  void Submit(TaskSpec spec);
-  void OnTaskDone(TaskResult result);
-  void EndUnanswered(const absl::Status& status);
+  absl::Status Start();
 
-  Admission::Ticket ticket_;  // from Decode to the answer
-
-  // What is known of the product; set by Decode.
-  std::string request_id_;
-  std::optional<GemmShape> shape_;
-  const SgemmKernel* kernel_ = nullptr;
-
-  Mutex mu_;
-  // Not an owner: a task that everybody has let go of ends, and so does this.
-  std::weak_ptr<Task> task_ ABSL_GUARDED_BY(mu_);
-  absl::Status cancelled_ ABSL_GUARDED_BY(mu_);  // not OK: by whom
+  SgemmProduct product_{&environment()};
 };
 
 // A product that has begun before the drain is waited for, also while its
@@ -63,8 +47,7 @@ absl::Status SgemmCall::Accept() {
   if (!env.refusing.load(std::memory_order_relaxed)) return absl::OkStatus();
   env.decoding.Remove();
   env.dependencies.metrics->Shed(ShedReason::kDraining);
-  return UnavailableRetryError("the server is draining; ask another or again",
-                               absl::Seconds(1));
+  return DrainingError();
 }
 
 void SgemmCall::NotReceived(const absl::Status& why) {
@@ -93,118 +76,38 @@ void SgemmCall::Received() {
 // On the polling thread or a worker. The call may be gone when it returns.
 void SgemmCall::Handle() {
   CallEnvironment& env = environment();
-  absl::StatusOr<TaskSpec> spec = Decode();
-  request().Clear();
-  if (spec.ok()) {
-    Submit(*std::move(spec));
-  } else {
-    CountShed(spec.status(), *env.dependencies.metrics);
-    EndUnanswered(spec.status());
+  if (absl::Status status = Start(); !status.ok()) {
+    CountShed(status, *env.dependencies.metrics);
+    env.inflight.Add(-1);
+    Fail(status);
   }
   env.decoding.Remove();
 }
 
-void SgemmCall::EndUnanswered(const absl::Status& status) {
-  environment().inflight.Add(-1);
-  ticket_ = Admission::Ticket();
-  Fail(status);
-}
-
-absl::StatusOr<TaskSpec> SgemmCall::Decode() {
-  CallEnvironment& env = environment();
+absl::Status SgemmCall::Start() {
   absl::StatusOr<std::string> client = ClientIdentity(context());
   if (!client.ok()) return client.status();
-
-  std::vector<grpc::Slice> pieces;
-  if (!request().Dump(&pieces).ok()) {
-    return absl::InternalError("the message could not be read");
-  }
-  const std::vector<ByteSlice> slices(pieces.begin(), pieces.end());
-  absl::StatusOr<SgemmFields> fields = DecodeSgemm(slices);
+  const MessageSlices message(request());
+  request().Clear();
+  absl::StatusOr<SgemmFields> fields = DecodeSgemm(message.slices());
   if (!fields.ok()) return fields.status();
-  request_id_ = fields->request_id.head;
-  absl::StatusOr<SgemmPlan> plan =
-      PlanSgemm(*fields, {.max_inline_bytes = env.options.max_inline_bytes});
-  if (!plan.ok()) return plan.status();
-  shape_ = plan->shape;
-
-  absl::StatusOr<const SgemmKernel*> kernel =
-      SelectSgemmKernel(*plan, env.options.kernel, *env.dependencies.registry,
-                        env.dependencies.backend->kernel_space());
-  if (!kernel.ok()) return kernel.status();
-  kernel_ = *kernel;
-  absl::StatusOr<Admission::Ticket> ticket = env.dependencies.admission->Admit(
-      *client, plan->input_bytes + plan->output_bytes);
-  if (!ticket.ok()) return ticket.status();
-  ticket_ = *std::move(ticket);
-
-  absl::StatusOr<TaskSpec> spec =
-      StageSgemm(*plan, slices, env.dependencies.backend->staging());
-  if (!spec.ok()) return spec.status();
-  spec->kernel = *kernel;
-  spec->client = *std::move(client);
-  spec->deadline = Deadline();
-  spec->arrival = arrival();
-  spec->decode_seconds = Seconds(MonotonicClock::now() - arrival());
-  return spec;
+  return product_.Start(
+      {.client = *std::move(client),
+       .local = environment().regions != nullptr && IsLocal(context()),
+       .arrival = arrival(),
+       .deadline = Deadline()},
+      *fields, message.slices(), [this](absl::StatusOr<EncodedAnswer> answer) {
+        environment().inflight.Add(-1);
+        if (!answer.ok()) return Fail(answer.status());
+        Answer(ToMessage(*answer));
+      });
 }
 
-void SgemmCall::Submit(TaskSpec spec) {
-  const RpcDependencies& dependencies = environment().dependencies;
-  const double flops = spec.shape.flops();
-  const auto task = std::make_shared<Task>(
-      std::move(spec),
-      [this](TaskResult result) { OnTaskDone(std::move(result)); });
-  absl::Status status;
-  {
-    MutexLock lock(&mu_);
-    task_ = task;
-    status = cancelled_;
-  }
-  if (status.ok()) status = dependencies.scheduler->Submit(task);
-  // From a task's end on the call may be gone. Whoever is first ends it: here,
-  // Cancelled, or whoever has it from the scheduler.
-  if (status.ok()) {
-    dependencies.metrics->Problem(flops);
-  } else {
-    task->Abort(std::move(status));
-  }
-}
-
-void SgemmCall::Cancelled(const absl::Status& why) {
-  std::shared_ptr<Task> task;
-  {
-    MutexLock lock(&mu_);
-    cancelled_ = why;
-    task = task_.lock();
-  }
-  if (task != nullptr) task->Abort(why);
-}
-
-void SgemmCall::OnTaskDone(TaskResult result) {
-  const MonotonicTime start = MonotonicClock::now();
-  CallEnvironment& env = environment();
-  Metrics& metrics = *env.dependencies.metrics;
-  if (!result.status.ok()) {
-    CountShed(result.status, metrics);
-    return EndUnanswered(result.status);
-  }
-  env.inflight.Add(-1);
-  const StageSeconds seconds = result.seconds;
-  const grpc::ByteBuffer answer =
-      EncodeSgemmAnswer(*shape_, kernel_->info(), std::move(result),
-                        std::move(ticket_), start, &env.answers);
-  RecordStages(seconds, Seconds(MonotonicClock::now() - start), metrics);
-  Answer(answer);
-}
+void SgemmCall::Cancelled(const absl::Status& why) { product_.Cancel(why); }
 
 void SgemmCall::DescribeFailure(FailedRequest* request) {
   request->client = ClientIdentity(context()).value_or("");
-  request->request_id = request_id_;
-  if (shape_) {
-    request->shape = absl::StrCat(shape_->m, "x", shape_->n, "x", shape_->k);
-  }
-  if (kernel_ != nullptr) request->kernel = kernel_->info().name;
+  product_.Describe(request);
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "server/rpc/sgemm_decoder.h"
 
-#include "absl/strings/str_cat.h"
 #include "gemmd/v1/sgemm.pb.h"
-#include "google/protobuf/duration.pb.h"
-#include "proto/error_details.h"
+#include "server/rpc/wire_fields.h"
 #include "server/rpc/wire_reader.h"
 
 namespace gemmd {
@@ -13,19 +11,6 @@ constexpr auto kVarint = WireType::kVarint;
 constexpr auto kLength = WireType::kLength;
 constexpr auto kFixed32 = WireType::kFixed32;
 
-// The value to read into: the one there is, since repeated sub-messages merge,
-// else a new one.
-template <typename T>
-T& Merged(std::optional<T>& field) {
-  return field.has_value() ? *field : field.emplace();
-}
-
-template <typename T, typename... Ts>
-T& Merged(std::variant<Ts...>& oneof) {
-  T* same = std::get_if<T>(&oneof);
-  return same != nullptr ? *same : oneof.template emplace<T>();
-}
-
 bool ReadSlice(WireReader& in, SharedMemorySliceFields& slice) {
   using Message = v1::SharedMemorySlice;
   return in.ReadMessage([&](uint32_t tag) {
@@ -34,20 +19,6 @@ bool ReadSlice(WireReader& in, SharedMemorySliceFields& slice) {
         return in.ReadBytes(&slice.region_id);
       case WireTag(Message::kOffsetFieldNumber, kVarint):
         return in.ReadUint64(&slice.offset);
-      default:
-        return in.Skip(tag);
-    }
-  });
-}
-
-bool ReadDuration(WireReader& in, DurationFields& duration) {
-  using Message = google::protobuf::Duration;
-  return in.ReadMessage([&](uint32_t tag) {
-    switch (tag) {
-      case WireTag(Message::kSecondsFieldNumber, kVarint):
-        return in.ReadInt64(&duration.seconds);
-      case WireTag(Message::kNanosFieldNumber, kVarint):
-        return in.ReadInt32(&duration.nanos);
       default:
         return in.Skip(tag);
     }
@@ -122,38 +93,37 @@ bool ReadOutput(WireReader& in, OutputFields& output) {
   });
 }
 
-bool ReadRequest(WireReader& in, SgemmFields& fields) {
+// The field of a SgemmRequest whose tag has just been read.
+bool ReadRequestField(WireReader& in, uint32_t tag, SgemmFields& fields) {
   using Message = v1::SgemmRequest;
-  return in.ReadFields([&](uint32_t tag) {
-    switch (tag) {
-      case WireTag(Message::kTransposeAFieldNumber, kVarint):
-        return in.ReadBool(&fields.transpose_a);
-      case WireTag(Message::kTransposeBFieldNumber, kVarint):
-        return in.ReadBool(&fields.transpose_b);
-      case WireTag(Message::kAlphaFieldNumber, kFixed32):
-        return in.ReadFloat(&Merged(fields.alpha));
-      case WireTag(Message::kBetaFieldNumber, kFixed32):
-        return in.ReadFloat(&Merged(fields.beta));
-      case WireTag(Message::kPrecisionFieldNumber, kVarint):
-        return in.ReadInt32(&fields.precision);
-      case WireTag(Message::kKernelFieldNumber, kLength):
-        return in.ReadString(&Merged(fields.kernel));
-      case WireTag(Message::kPriorityFieldNumber, kVarint):
-        return in.ReadInt32(&fields.priority);
-      case WireTag(Message::kRequestIdFieldNumber, kLength):
-        return in.ReadString(&fields.request_id);
-      case WireTag(Message::kOutputFieldNumber, kLength):
-        return ReadOutput(in, fields.output);
-      case WireTag(Message::kAFieldNumber, kLength):
-        return ReadOperand(in, Merged(fields.a));
-      case WireTag(Message::kBFieldNumber, kLength):
-        return ReadOperand(in, Merged(fields.b));
-      case WireTag(Message::kCFieldNumber, kLength):
-        return ReadOperand(in, Merged(fields.c));
-      default:
-        return in.Skip(tag);
-    }
-  });
+  switch (tag) {
+    case WireTag(Message::kTransposeAFieldNumber, kVarint):
+      return in.ReadBool(&fields.transpose_a);
+    case WireTag(Message::kTransposeBFieldNumber, kVarint):
+      return in.ReadBool(&fields.transpose_b);
+    case WireTag(Message::kAlphaFieldNumber, kFixed32):
+      return in.ReadFloat(&Merged(fields.alpha));
+    case WireTag(Message::kBetaFieldNumber, kFixed32):
+      return in.ReadFloat(&Merged(fields.beta));
+    case WireTag(Message::kPrecisionFieldNumber, kVarint):
+      return in.ReadInt32(&fields.precision);
+    case WireTag(Message::kKernelFieldNumber, kLength):
+      return in.ReadString(&Merged(fields.kernel));
+    case WireTag(Message::kPriorityFieldNumber, kVarint):
+      return in.ReadInt32(&fields.priority);
+    case WireTag(Message::kRequestIdFieldNumber, kLength):
+      return in.ReadString(&fields.request_id);
+    case WireTag(Message::kOutputFieldNumber, kLength):
+      return ReadOutput(in, fields.output);
+    case WireTag(Message::kAFieldNumber, kLength):
+      return ReadOperand(in, Merged(fields.a));
+    case WireTag(Message::kBFieldNumber, kLength):
+      return ReadOperand(in, Merged(fields.b));
+    case WireTag(Message::kCFieldNumber, kLength):
+      return ReadOperand(in, Merged(fields.c));
+    default:
+      return in.Skip(tag);
+  }
 }
 
 }  // namespace
@@ -161,13 +131,33 @@ bool ReadRequest(WireReader& in, SgemmFields& fields) {
 absl::StatusOr<SgemmFields> DecodeSgemm(std::span<const ByteSlice> slices) {
   WireReader in(slices);
   SgemmFields fields;
-  if (!ReadRequest(in, fields)) {
-    return InvalidFieldError(
-        "request",
-        absl::StrCat("the message of ", TotalBytes(slices),
-                     " bytes is not a gemmd.v1.SgemmRequest: its encoding "
-                     "breaks at byte ",
-                     in.position()));
+  const bool whole = in.ReadFields(
+      [&](uint32_t tag) { return ReadRequestField(in, tag, fields); });
+  if (!whole) return BrokenMessageError("gemmd.v1.SgemmRequest", slices, in);
+  return fields;
+}
+
+absl::StatusOr<SgemmStreamFields> DecodeSgemmStream(
+    std::span<const ByteSlice> slices) {
+  using Message = v1::SgemmStreamRequest;
+  WireReader in(slices);
+  SgemmStreamFields fields;
+  const bool whole = in.ReadFields([&](uint32_t tag) {
+    switch (tag) {
+      case WireTag(Message::kSequenceFieldNumber, kVarint):
+        return in.ReadUint64(&fields.sequence);
+      case WireTag(Message::kRequestFieldNumber, kLength): {
+        SgemmFields& request = Merged(fields.request);
+        return in.ReadMessage([&](uint32_t inner) {
+          return ReadRequestField(in, inner, request);
+        });
+      }
+      default:
+        return in.Skip(tag);
+    }
+  });
+  if (!whole) {
+    return BrokenMessageError("gemmd.v1.SgemmStreamRequest", slices, in);
   }
   return fields;
 }

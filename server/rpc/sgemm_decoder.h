@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 
 #include "absl/status/statusor.h"
@@ -21,5 +23,15 @@ namespace gemmd {
 //
 // Errors: INVALID_ARGUMENT, saying at which byte the message breaks.
 absl::StatusOr<SgemmFields> DecodeSgemm(std::span<const ByteSlice> slices);
+
+// A gemmd.v1.SgemmStreamRequest. Places are counted from its own start.
+struct SgemmStreamFields {
+  uint64_t sequence = 0;
+  std::optional<SgemmFields> request;
+};
+
+// The same for an item of a stream.
+absl::StatusOr<SgemmStreamFields> DecodeSgemmStream(
+    std::span<const ByteSlice> slices);
 
 }  // namespace gemmd

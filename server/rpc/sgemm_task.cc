@@ -50,10 +50,13 @@ absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
   absl::StatusOr<StagingBuffer> output = staging.Allocate(plan.output_bytes);
   if (!output.ok()) return output.status();
   if (plan.reads_inputs()) {
-    CopyOperand(slices, plan.a, input->data());
-    CopyOperand(slices, plan.b, input->data());
+    if (plan.a.is_inline()) CopyOperand(slices, plan.a, input->data());
+    if (plan.b.is_inline()) CopyOperand(slices, plan.b, input->data());
   }
-  if (plan.reads_c()) CopyOperand(slices, plan.c, output->data());
+  if (plan.reads_c() && plan.c.is_inline()) {
+    const bool in_place = plan.output.place == OutputPlan::Place::kInline;
+    CopyOperand(slices, plan.c, (in_place ? *output : *input).data());
+  }
 
   TaskSpec spec;
   spec.shape = plan.shape;
@@ -64,6 +67,7 @@ absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
             .leading_dimension = StoredColsA(plan.shape)};
   spec.b = {.offset = plan.b.offset,
             .leading_dimension = StoredColsB(plan.shape)};
+  spec.c = {.offset = plan.c.offset, .leading_dimension = plan.shape.n};
   spec.input = *std::move(input);
   spec.output = *std::move(output);
   return spec;

@@ -23,8 +23,9 @@ absl::StatusOr<const SgemmKernel*> SelectSgemmKernel(
     const SgemmPlan& plan, absl::string_view default_kernel,
     const KernelRegistry& registry, MemorySpace space);
 
-// Takes staging memory and copies the operands into it, each once. Kernel,
-// client and times are left to the caller. Errors: those of Allocate.
+// Takes staging memory and copies the inline operands into it, each once. What
+// is resident or shared, kernel, client and times are left to the caller.
+// Errors: those of Allocate.
 absl::StatusOr<TaskSpec> StageSgemm(const SgemmPlan& plan,
                                     std::span<const ByteSlice> slices,
                                     StagingPool& staging);

@@ -1,7 +1,5 @@
 #include "server/rpc/sgemm_validation.h"
 
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "gemmd/v1/sgemm.pb.h"
 #include "proto/error_details.h"
@@ -10,7 +8,6 @@
 namespace gemmd {
 namespace {
 
-constexpr uint64_t kMaxDimension = std::numeric_limits<int64_t>::max();
 constexpr size_t kStagingAlignment = 256;
 
 // What an answer has besides the product.
@@ -19,13 +16,6 @@ constexpr size_t kAnswerHeaderBytes = 512;
 size_t AlignUp(size_t bytes) {
   return (bytes + kStagingAlignment - 1) / kStagingAlignment *
          kStagingAlignment;
-}
-
-// rows * cols * 4; false if that is over 64 bits.
-bool MatrixBytes(uint64_t rows, uint64_t cols, uint64_t* bytes) {
-  uint64_t elements;
-  return !__builtin_mul_overflow(rows, cols, &elements) &&
-         !__builtin_mul_overflow(elements, sizeof(float), bytes);
 }
 
 absl::StatusOr<Precision> ToPrecision(int32_t value) {
@@ -56,121 +46,6 @@ absl::StatusOr<Priority> ToPriority(int32_t value) {
   }
 }
 
-absl::Status CheckDimension(absl::string_view name, absl::string_view field,
-                            uint64_t value) {
-  if (value <= kMaxDimension) return absl::OkStatus();
-  const std::string path = absl::StrCat(name, ".", field);
-  return InvalidFieldError(
-      path, absl::StrCat(path, " is ", value, "; at most ", kMaxDimension));
-}
-
-// The seam for operands that are not in the message: where resident matrices
-// and shared memory will be looked up.
-absl::Status CheckNotInline(absl::string_view name,
-                            const OperandFields& operand) {
-  if (const auto* resident = std::get_if<MatrixIdField>(&operand.source)) {
-    const std::string path = absl::StrCat(name, ".matrix_id");
-    if (absl::Status s = CheckMatrixId(path, resident->id); !s.ok()) return s;
-    return absl::UnimplementedError(absl::StrCat(
-        path, " is set, but this server keeps no resident matrices; send ",
-        name, ".data"));
-  }
-  if (const auto* slice =
-          std::get_if<SharedMemorySliceFields>(&operand.source)) {
-    const std::string path = absl::StrCat(name, ".shared_memory");
-    if (absl::Status s = CheckSharedMemorySlice(path, *slice); !s.ok()) {
-      return s;
-    }
-    return absl::UnimplementedError(absl::StrCat(
-        path, " is set, but this server has no shared memory; send ", name,
-        ".data"));
-  }
-  return InvalidFieldError(name,
-                           absl::StrCat(name,
-                                        " has none of data, matrix_id and "
-                                        "shared_memory; one is wanted"));
-}
-
-// Judges how many bytes the operand has for its shape.
-absl::Status CheckPayload(absl::string_view name, const OperandPlan& plan) {
-  const bool has_elements = plan.rows != 0 && plan.cols != 0;
-  if (!has_elements && plan.source.size == 0) return absl::OkStatus();
-  uint64_t full;
-  const bool fits = MatrixBytes(plan.rows, plan.leading_dimension, &full);
-  const uint64_t padding =
-      plan.rows == 0 ? 0 : (plan.leading_dimension - plan.cols) * sizeof(float);
-  if (fits &&
-      (plan.source.size == full || plan.source.size == full - padding)) {
-    return absl::OkStatus();
-  }
-  const std::string path = absl::StrCat(name, ".data");
-  std::string wanted;
-  if (!fits) {
-    wanted = absl::StrCat(plan.rows, " rows of ", plan.leading_dimension,
-                          " values are more than 2^64 bytes");
-  } else if (padding == 0) {
-    wanted = absl::StrCat("rows * cols * 4 = ", full);
-  } else {
-    wanted =
-        absl::StrCat("rows * leading_dimension * 4 = ", full, ", or ",
-                     full - padding, " without the padding of the last row");
-  }
-  return InvalidFieldError(
-      path, absl::StrCat(path, " has ", plan.source.size, " bytes; ", wanted));
-}
-
-absl::StatusOr<OperandPlan> PlanOperand(
-    absl::string_view name, const std::optional<OperandFields>& operand) {
-  if (!operand.has_value()) {
-    return InvalidFieldError(name, absl::StrCat(name, " is missing"));
-  }
-  OperandPlan plan;
-  plan.rows = operand->rows;
-  plan.cols = operand->cols;
-  plan.leading_dimension = operand->leading_dimension == 0
-                               ? operand->cols
-                               : operand->leading_dimension;
-  absl::Status status = CheckDimension(name, "rows", plan.rows);
-  status.Update(CheckDimension(name, "cols", plan.cols));
-  status.Update(
-      CheckDimension(name, "leading_dimension", plan.leading_dimension));
-  status.Update(
-      CheckLeadingDimension(name, operand->leading_dimension, operand->cols));
-  if (!status.ok()) return status;
-  const auto* data = std::get_if<ByteRange>(&operand->source);
-  if (data == nullptr) return CheckNotInline(name, *operand);
-  plan.source = *data;
-  if (absl::Status s = CheckPayload(name, plan); !s.ok()) return s;
-  return plan;
-}
-
-absl::Status CheckOutput(const OutputFields& output) {
-  if (const auto* resident = std::get_if<ResidentOutputFields>(&output)) {
-    if (resident->matrix_id.size > 0) {
-      absl::Status s =
-          CheckMatrixId("output.resident.matrix_id", resident->matrix_id);
-      if (!s.ok()) return s;
-    }
-    if (resident->ttl.has_value()) {
-      absl::Status s = CheckTtl("output.resident.ttl", *resident->ttl);
-      if (!s.ok()) return s;
-    }
-    return absl::UnimplementedError(
-        "output.resident is set, but this server keeps no resident matrices; "
-        "ask for output.inline");
-  }
-  if (const auto* shared = std::get_if<SharedMemoryOutputFields>(&output)) {
-    absl::Status s = CheckSharedMemorySlice(
-        "output.shared_memory.slice",
-        shared->slice.value_or(SharedMemorySliceFields{}));
-    if (!s.ok()) return s;
-    return absl::UnimplementedError(
-        "output.shared_memory is set, but this server has no shared memory; "
-        "ask for output.inline");
-  }
-  return absl::OkStatus();
-}
-
 // op(A), op(B) and C must fit together.
 absl::Status PlanShape(const SgemmFields& fields, SgemmPlan& plan) {
   const auto rows = [](const OperandPlan& x, bool transpose) {
@@ -199,7 +74,8 @@ absl::Status PlanShape(const SgemmFields& fields, SgemmPlan& plan) {
 }
 
 // C is there exactly when it is read.
-absl::Status PlanC(const SgemmFields& fields, SgemmPlan& plan) {
+absl::Status PlanC(const SgemmFields& fields, const SgemmLimits& limits,
+                   SgemmPlan& plan) {
   if (fields.c.has_value() != (plan.beta != 0.0f)) {
     return fields.c.has_value()
                ? InvalidFieldError(
@@ -211,31 +87,142 @@ absl::Status PlanC(const SgemmFields& fields, SgemmPlan& plan) {
                                        ", so it is needed"));
   }
   if (!fields.c.has_value()) return absl::OkStatus();
-  auto c = PlanOperand("c", fields.c);
+  auto c = PlanOperand("c", fields.c, limits);
   if (!c.ok()) return c.status();
   plan.c = *c;
   return absl::OkStatus();
 }
 
-absl::Status PlanMemory(const SgemmLimits& limits, SgemmPlan& plan) {
+absl::Status PlanResidentOutput(const ResidentOutputFields& fields,
+                                const SgemmLimits& limits, OutputPlan& output) {
+  if (fields.matrix_id.size > 0) {
+    absl::Status s =
+        CheckMatrixId("output.resident.matrix_id", fields.matrix_id);
+    if (!s.ok()) return s;
+  }
+  if (fields.ttl.has_value()) {
+    auto ttl = CheckTtl("output.resident.ttl", *fields.ttl);
+    if (!ttl.ok()) return ttl.status();
+    output.ttl = *ttl;
+  }
+  if (!limits.resident) {
+    return absl::UnimplementedError(
+        "output.resident is set, but this server keeps no resident matrices; "
+        "ask for output.inline");
+  }
+  output.place = OutputPlan::Place::kResident;
+  output.matrix_id = fields.matrix_id.head;
+  return absl::OkStatus();
+}
+
+absl::Status PlanSharedOutput(const SharedMemoryOutputFields& fields,
+                              const GemmShape& shape, const SgemmLimits& limits,
+                              OutputPlan& output) {
+  absl::Status s = CheckLeadingDimension("output.shared_memory",
+                                         fields.leading_dimension, shape.n);
+  if (!s.ok()) return s;
+  const uint64_t leading_dimension =
+      fields.leading_dimension == 0 ? shape.n : fields.leading_dimension;
+  s = CheckDimension("output.shared_memory", "leading_dimension",
+                     leading_dimension);
+  if (!s.ok()) return s;
+  auto place = PlanShared("output.shared_memory.slice",
+                          fields.slice.value_or(SharedMemorySliceFields{}),
+                          shape.m, shape.n, leading_dimension);
+  if (!place.ok()) return place.status();
+  if (!limits.shared_memory) {
+    return absl::UnimplementedError(
+        "output.shared_memory is set, but this call has no shared memory "
+        "(--shared-memory, over the unix socket); ask for output.inline");
+  }
+  output.place = OutputPlan::Place::kShared;
+  output.shared = *std::move(place);
+  output.leading_dimension = static_cast<int64_t>(leading_dimension);
+  return absl::OkStatus();
+}
+
+// A product that is written over what it is made from would be neither; but for
+// C itself, which may be updated in its place.
+absl::Status CheckNoOverlap(absl::string_view name, const OperandPlan& operand,
+                            const SharedPlace& output) {
+  const SharedPlace& in = operand.shared;
+  if (in.region_id != output.region_id || in.bytes == 0 || output.bytes == 0 ||
+      in.offset >= output.offset + output.bytes ||
+      output.offset >= in.offset + in.bytes) {
+    return absl::OkStatus();
+  }
+  return InvalidFieldError(
+      "output.shared_memory.slice",
+      absl::StrCat("output.shared_memory.slice has the bytes ", output.offset,
+                   " to ", output.offset + output.bytes, " and ", name,
+                   ".shared_memory the bytes ", in.offset, " to ",
+                   in.offset + in.bytes,
+                   " of one region; they must not overlap"));
+}
+
+absl::Status PlanOutput(const SgemmFields& fields, const SgemmLimits& limits,
+                        SgemmPlan& plan) {
+  const OutputFields& output = fields.output;
+  if (const auto* resident = std::get_if<ResidentOutputFields>(&output)) {
+    return PlanResidentOutput(*resident, limits, plan.output);
+  }
+  const auto* shared = std::get_if<SharedMemoryOutputFields>(&output);
+  if (shared == nullptr) return absl::OkStatus();
+  absl::Status status =
+      PlanSharedOutput(*shared, plan.shape, limits, plan.output);
+  if (!status.ok()) return status;
+  status.Update(CheckNoOverlap("a", plan.a, plan.output.shared));
+  status.Update(CheckNoOverlap("b", plan.b, plan.output.shared));
+  const bool in_place =
+      plan.c.shared.region_id == plan.output.shared.region_id &&
+      plan.c.shared.offset == plan.output.shared.offset &&
+      plan.c.leading_dimension ==
+          static_cast<uint64_t>(plan.output.leading_dimension);
+  if (!in_place) {
+    status.Update(CheckNoOverlap("c", plan.c, plan.output.shared));
+  }
+  return status;
+}
+
+// What an inline product holds; an error if the answer would be too large.
+absl::StatusOr<size_t> InlineOutputBytes(const SgemmLimits& limits,
+                                         const GemmShape& shape) {
   uint64_t bytes;
-  const bool fits = MatrixBytes(plan.shape.m, plan.shape.n, &bytes) &&
+  const bool fits = MatrixBytes(shape.m, shape.n, &bytes) &&
                     bytes <= limits.max_inline_bytes &&
                     limits.max_inline_bytes - bytes >= kAnswerHeaderBytes;
-  if (!fits) {
-    return LimitError(
-        "--max-inline-bytes", limits.max_inline_bytes,
-        absl::StrCat("the answer would hold ", plan.shape.m, " x ",
-                     plan.shape.n,
-                     " values of 4 bytes; an inline answer may have ",
-                     limits.max_inline_bytes,
-                     " bytes (--max-inline-bytes). Split the product, or ask "
-                     "for a resident or shared output"));
+  if (fits) return bytes;
+  return LimitError(
+      "--max-inline-bytes", limits.max_inline_bytes,
+      absl::StrCat("the answer would hold ", shape.m, " x ", shape.n,
+                   " values of 4 bytes; an inline answer may have ",
+                   limits.max_inline_bytes,
+                   " bytes (--max-inline-bytes). Split the product, or ask for "
+                   "a resident or shared output"));
+}
+
+absl::Status PlanMemory(const SgemmLimits& limits, SgemmPlan& plan) {
+  uint64_t bytes;
+  if (plan.output.place == OutputPlan::Place::kInline) {
+    auto output_bytes = InlineOutputBytes(limits, plan.shape);
+    if (!output_bytes.ok()) return output_bytes.status();
+    plan.output_bytes = *output_bytes;
+  } else if (!MatrixBytes(plan.shape.m, plan.shape.n, &bytes)) {
+    return absl::OutOfRangeError(
+        absl::StrCat("the product would hold ", plan.shape.m, " x ",
+                     plan.shape.n, " values of 4 bytes, more than any device"));
   }
-  plan.output_bytes = bytes;
-  if (plan.alpha != 0.0f && plan.shape.k != 0 && bytes != 0) {
-    plan.b.offset = AlignUp(plan.a.packed_bytes());
-    plan.input_bytes = plan.b.offset + plan.b.packed_bytes();
+  const auto place = [&](OperandPlan& operand) {
+    if (operand.staged_bytes() == 0) return;
+    operand.offset = AlignUp(plan.input_bytes);
+    plan.input_bytes = operand.offset + operand.staged_bytes();
+  };
+  if (plan.reads_inputs()) {
+    place(plan.a);
+    place(plan.b);
+  }
+  if (plan.reads_c() && plan.output.place != OutputPlan::Place::kInline) {
+    place(plan.c);
   }
   return absl::OkStatus();
 }
@@ -261,18 +248,19 @@ absl::StatusOr<SgemmPlan> PlanSgemm(const SgemmFields& fields,
   status.Update(
       CheckTextSize("request_id", fields.request_id, kMaxRequestIdBytes));
   if (!status.ok()) return status;
+  plan.request_id = fields.request_id.head;
 
-  auto a = PlanOperand("a", fields.a);
+  auto a = PlanOperand("a", fields.a, limits);
   if (!a.ok()) return a.status();
   plan.a = *a;
-  auto b = PlanOperand("b", fields.b);
+  auto b = PlanOperand("b", fields.b, limits);
   if (!b.ok()) return b.status();
   plan.b = *b;
-  status = PlanC(fields, plan);
-  status.Update(PlanShape(fields, plan));
-  status.Update(CheckOutput(fields.output));
+  status = PlanC(fields, limits, plan);
+  if (status.ok()) status = PlanShape(fields, plan);
+  if (status.ok()) status = PlanOutput(fields, limits, plan);
+  if (status.ok()) status = PlanMemory(limits, plan);
   if (!status.ok()) return status;
-  if (status = PlanMemory(limits, plan); !status.ok()) return status;
   return plan;
 }
 

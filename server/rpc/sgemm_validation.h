@@ -5,30 +5,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/sgemm.h"
+#include "server/rpc/operand_validation.h"
 #include "server/rpc/sgemm_fields.h"
 #include "server/schedule/task.h"
 
 namespace gemmd {
 
-struct SgemmLimits {
-  // A whole request message, and a whole answer. --max-inline-bytes
-  size_t max_inline_bytes = size_t{256} << 20;
-};
-
-// Where an operand lies in the message and where it goes. On the wire a row is
-// `leading_dimension` elements after the one before; staged, rows are packed.
-struct OperandPlan {
-  ByteRange source;
-  uint64_t rows = 0;
-  uint64_t cols = 0;
-  uint64_t leading_dimension = 0;
-  size_t offset = 0;  // in its staging block; a multiple of 256
-
-  size_t packed_bytes() const { return rows * cols * sizeof(float); }
+// Where the product goes.
+struct OutputPlan {
+  enum class Place { kInline, kResident, kShared };
+  Place place = Place::kInline;
+  std::string matrix_id;              // kResident; empty: one is minted
+  std::optional<absl::Duration> ttl;  // kResident
+  SharedPlace shared;                 // kShared
+  int64_t leading_dimension = 0;      // kShared
 };
 
 // A product that makes sense. Only what the product reads has a size: with
@@ -41,22 +37,44 @@ struct SgemmPlan {
   Precision precision = Precision::kFp32;
   Priority priority = Priority::kInteractive;
   std::string kernel;  // "", "auto" or a name
+  std::string request_id;
 
   OperandPlan a;
   OperandPlan b;
   OperandPlan c;
-  size_t input_bytes = 0;   // A, then B
-  size_t output_bytes = 0;  // C [m, n], packed
+  OutputPlan output;
+  // Of staging memory: what is inline of A, of B and, unless it stands where
+  // the product will, of C; then the product [m, n], packed, if it is inline.
+  size_t input_bytes = 0;
+  size_t output_bytes = 0;
 
-  bool reads_inputs() const { return input_bytes > 0; }
-  bool reads_c() const { return beta != 0.0f && output_bytes > 0; }
+  bool has_product() const { return shape.m != 0 && shape.n != 0; }
+  bool reads_inputs() const {
+    return alpha != 0.0f && shape.k != 0 && has_product();
+  }
+  bool reads_c() const { return beta != 0.0f && has_product(); }
+
+  // Some of it is looked up in the store.
+  bool is_resident() const {
+    return output.place == OutputPlan::Place::kResident ||
+           !a.matrix_id.empty() || !b.matrix_id.empty() || !c.matrix_id.empty();
+  }
+
+  // What it writes is among what it reads, so that doing it twice is not the
+  // same as doing it once.
+  bool in_place() const {
+    const std::string& id = output.matrix_id;
+    return !id.empty() &&
+           ((reads_c() && c.matrix_id == id) ||
+            (reads_inputs() && (a.matrix_id == id || b.matrix_id == id)));
+  }
 };
 
 // Judges a request.
 //
 // Errors: INVALID_ARGUMENT with the field's path for whatever cannot be right;
 // OUT_OF_RANGE, naming the flag, when the answer would be over the limit;
-// UNIMPLEMENTED for operands and outputs that are well-formed but not inline.
+// UNIMPLEMENTED for well-formed places that `limits` does not have.
 absl::StatusOr<SgemmPlan> PlanSgemm(const SgemmFields& fields,
                                     const SgemmLimits& limits);
 

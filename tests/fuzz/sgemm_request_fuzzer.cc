@@ -12,7 +12,7 @@
 #include "server/rpc/operand_copy.h"
 #include "server/rpc/sgemm_decoder.h"
 #include "server/rpc/sgemm_validation.h"
-#include "tests/fuzz/sgemm_request_differential.h"
+#include "tests/fuzz/decoder_differential.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gemmd;
@@ -29,10 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!plan.ok()) return 0;
   std::vector<std::byte> input(plan->input_bytes);
   if (plan->reads_inputs()) {
-    CopyOperand(slices, plan->a, input.data());
-    CopyOperand(slices, plan->b, input.data());
+    if (plan->a.is_inline()) CopyOperand(slices, plan->a, input.data());
+    if (plan->b.is_inline()) CopyOperand(slices, plan->b, input.data());
   }
-  std::vector<std::byte> c(plan->c.packed_bytes());
-  CopyOperand(slices, plan->c, c.data());
+  std::vector<std::byte> c(plan->c.staged_bytes());
+  if (plan->c.is_inline()) CopyOperand(slices, plan->c, c.data());
   return 0;
 }

@@ -54,6 +54,8 @@ const FlagCase kCases[] = {
     {"listen", "127.0.0.1:1", "[::1]:2", "127.0.0.1", "want HOST:PORT",
      GET(listen)},
     {"unix-socket", "/run/a", "/run/b", nullptr, "", GET(unix_socket)},
+    {"shared-memory", "on", "false", "2", "one of on, off",
+     GET(shared_memory)},
     {"http-listen", "127.0.0.1:1", "", "here:http", "want HOST:PORT",
      GET(http_listen)},
     {"insecure", "true", "off", "maybe", "one of on, off", GET(insecure)},

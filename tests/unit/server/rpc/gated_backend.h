@@ -1,4 +1,5 @@
-// The CPU backend behind a gate, so that a test decides when products run.
+// The CPU backend behind two gates, so that a test decides when products run
+// and when copies to and from resident matrices do.
 
 #pragma once
 
@@ -6,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "server/execute/backend.h"
 #include "server/mutex.h"
 
@@ -29,25 +31,51 @@ class GatedDevice final : public Device {
     inner_->Execute(std::move(batch), std::move(done));
   }
 
-  // Resident matrices pass the gate.
-  size_t resident_capacity() const override {
-    return inner_->resident_capacity();
-  }
   absl::StatusOr<std::unique_ptr<ResidentMemory>> AllocateResident(
       size_t bytes) override {
     return inner_->AllocateResident(bytes);
   }
+  size_t resident_capacity() const override {
+    return inner_->resident_capacity();
+  }
   void CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
               CopyDone done) override {
-    inner_->CopyIn(to, offset, std::move(from), std::move(done));
+    Copy([this, &to, offset, from = std::move(from),
+          done = std::move(done)]() mutable {
+      inner_->CopyIn(to, offset, std::move(from), std::move(done));
+    });
   }
   void CopyOut(const ResidentMemory& from, size_t offset, StagingBuffer to,
                CopyDone done) override {
-    inner_->CopyOut(from, offset, std::move(to), std::move(done));
+    Copy([this, &from, offset, to = std::move(to),
+          done = std::move(done)]() mutable {
+      inner_->CopyOut(from, offset, std::move(to), std::move(done));
+    });
   }
   void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
                 absl::AnyInvocable<void(absl::Status) &&> done) override {
     inner_->CopyFrom(from, to, std::move(done));
+  }
+
+  void CloseCopies() {
+    MutexLock lock(&mu_);
+    copies_open_ = false;
+  }
+
+  void OpenCopies() {
+    std::vector<absl::AnyInvocable<void()>> waiting;
+    {
+      MutexLock lock(&mu_);
+      copies_open_ = true;
+      waiting.swap(copies_);
+    }
+    for (auto& copy : waiting) copy();
+  }
+
+  // Copies that wait at their gate.
+  int waiting_copies() const {
+    MutexLock lock(&mu_);
+    return static_cast<int>(copies_.size());
   }
 
   void Close() {
@@ -93,10 +121,23 @@ class GatedDevice final : public Device {
   }
 
  private:
+  void Copy(absl::AnyInvocable<void()> copy) {
+    {
+      MutexLock lock(&mu_);
+      if (!copies_open_) {
+        copies_.push_back(std::move(copy));
+        return;
+      }
+    }
+    copy();
+  }
+
   Device* const inner_;
   mutable Mutex mu_;
   bool open_ ABSL_GUARDED_BY(mu_) = true;
   std::vector<std::pair<Batch, BatchDone>> waiting_ ABSL_GUARDED_BY(mu_);
+  bool copies_open_ ABSL_GUARDED_BY(mu_) = true;
+  std::vector<absl::AnyInvocable<void()>> copies_ ABSL_GUARDED_BY(mu_);
 };
 
 class GatedBackend final : public Backend {

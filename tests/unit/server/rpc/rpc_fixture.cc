@@ -41,17 +41,29 @@ void FillOperand(std::mt19937_64& random, int rows, int cols,
 RpcFixture::RpcFixture() {
   BackendOptions options;
   options.staging_bytes = size_t{1} << 30;
+  options.resident_bytes = kStoreBytes;
   backend_ = std::make_unique<GatedBackend>(
       CreateCpuBackend(options, registry_).value());
+  metrics_.SetDevice(backend_->devices()[0]->info(), /*up=*/true);
+  store_ = MatrixStore::Create({}, *backend_, nullptr);
 }
 
 RpcFixture::~RpcFixture() {
   backend_->gate().Open();
+  backend_->gate().OpenCopies();
   if (scheduler_ != nullptr) {
     scheduler_->Drain(MonotonicClock::now() + std::chrono::seconds(10));
   }
   server_.reset();
   scheduler_.reset();
+  store_.reset();
+}
+
+void RpcFixture::ExpectNothingHeld() {
+  WaitFor([&] {
+    return admission_->requests() == 0 && admission_->bytes() == 0 &&
+           backend_->staging().used_bytes() == 0;
+  });
 }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcFixture::TryStart(
@@ -65,7 +77,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcFixture::TryStart(
                                     .backend = backend_.get(),
                                     .registry = &registry_,
                                     .admission = admission_.get(),
-                                    .metrics = &metrics_});
+                                    .metrics = &metrics_,
+                                    .store = store_.get(),
+                                    .request_log = request_log_.get()});
 }
 
 void RpcFixture::StartServer(RpcOptions options) {

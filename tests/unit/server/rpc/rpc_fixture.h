@@ -31,6 +31,9 @@ class RpcFixture : public ::testing::Test {
   // Polls until `condition` holds; fails the test after some seconds.
   static void WaitFor(const std::function<bool()>& condition);
 
+  // Waits until nothing is held for requests any more.
+  void ExpectNothingHeld();
+
   // A [m, k] * B [k, n] of random numbers.
   static v1::SgemmRequest Product(int m, int n, int k, uint64_t seed = 1);
 
@@ -43,7 +46,10 @@ class RpcFixture : public ::testing::Test {
 
   KernelRegistry registry_ = KernelRegistry::Create();
   Metrics metrics_{true, registry_};
+  static constexpr size_t kStoreBytes = size_t{64} << 20;
   std::unique_ptr<GatedBackend> backend_;
+  std::unique_ptr<MatrixStore> store_;
+  std::unique_ptr<RequestLog> request_log_ = RequestLog::Create();
   std::unique_ptr<Admission> admission_;
   std::unique_ptr<BatchScheduler> scheduler_;
   std::unique_ptr<RpcServer> server_;

@@ -37,14 +37,6 @@ class SgemmCallTest : public RpcFixture {
     if (!status.ok()) return FromGrpcStatus(status);
     return response;
   }
-
-  // Everything that the server holds for products.
-  void ExpectNothingHeld() {
-    WaitFor([&] {
-      return admission_->requests() == 0 && admission_->bytes() == 0 &&
-             backend_->staging().used_bytes() == 0;
-    });
-  }
 };
 
 TEST_F(SgemmCallTest, AnswersTheProductAndHowItWasRun) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "gemmd/v1/sgemm.pb.h"
-#include "tests/fuzz/sgemm_request_differential.h"
+#include "tests/fuzz/decoder_differential.h"
 
 namespace gemmd {
 namespace {

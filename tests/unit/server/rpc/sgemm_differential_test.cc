@@ -9,10 +9,13 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 
+#include "gemmd/v1/matrix.pb.h"
 #include "gemmd/v1/sgemm.pb.h"
-#include "tests/fuzz/sgemm_request_differential.h"
+#include "tests/fuzz/decoder_differential.h"
 
 namespace gemmd {
 namespace {
@@ -238,15 +241,82 @@ TEST_F(SgemmDifferentialTest, ArbitraryFieldsGetOneVerdict) {
   CompareMany(20000, [&] { return RandomFields(random_, 0); });
 }
 
-TEST_F(SgemmDifferentialTest, TheCorpusOfTheFuzzerGetsOneVerdict) {
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(GEMMD_CORPUS)) {
-    std::ifstream in(entry.path(), std::ios::binary);
-    const std::string message{std::istreambuf_iterator<char>(in), {}};
-    EXPECT_EQ(Compare(message), "") << entry.path();
-    ++files;
+v1::SgemmStreamRequest RandomItem(Random& random) {
+  v1::SgemmStreamRequest item;
+  if (random() % 2) item.set_sequence(random() >> (random() % 64));
+  if (random() % 4) *item.mutable_request() = RandomRequest(random);
+  return item;
+}
+
+v1::UploadMatrixRequest RandomUpload(Random& random) {
+  v1::UploadMatrixRequest message;
+  if (random() % 3 == 0) {
+    message.set_chunk(RandomBytes(random, 60));
+  } else {
+    v1::UploadHeader& header = *message.mutable_header();
+    if (random() % 2) header.set_rows(random() >> (random() % 64));
+    if (random() % 2) header.set_cols(random() >> (random() % 64));
+    if (random() % 2) header.set_matrix_id(RandomText(random));
+    if (random() % 2) header.mutable_ttl()->set_nanos(random() % 99);
+    if (random() % 2) header.set_digest(RandomBytes(random, 40));
+    if (random() % 2) header.set_first_row(random() >> (random() % 64));
+    if (random() % 2) header.set_row_count(random() >> (random() % 64));
   }
-  EXPECT_GT(files, 10);
+  return message;
+}
+
+// Well-formed, joined, bent and arbitrary ones.
+template <typename Make, typename Parse>
+void CompareKinds(Random& random, Make make, Parse compare) {
+  for (int i = 0; i < 8000; ++i) {
+    std::string message = make(random).SerializeAsString();
+    switch (i % 4) {
+      case 0:
+        break;
+      case 1:
+        message += make(random).SerializeAsString();
+        break;
+      case 2:
+        message = Bent(random, std::move(message));
+        break;
+      case 3:
+        message = RandomFields(random, 0);
+        break;
+    }
+    ASSERT_EQ(compare({reinterpret_cast<const uint8_t*>(message.data()),
+                       message.size()}),
+              "")
+        << Hex(message);
+  }
+}
+
+TEST_F(SgemmDifferentialTest, ItemsOfAStreamDecodeAlike) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed_);
+  CompareKinds(random_, RandomItem, CompareStreamItem);
+}
+
+TEST_F(SgemmDifferentialTest, MessagesOfAnUploadDecodeAlike) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed_);
+  CompareKinds(random_, RandomUpload, CompareUpload);
+}
+
+TEST_F(SgemmDifferentialTest, TheCorpusOfTheFuzzersGetsOneVerdict) {
+  int files = 0;
+  const std::string corpus = GEMMD_CORPUS;
+  for (const auto& folder :
+       {corpus + "/sgemm_request", corpus + "/upload_request"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      std::ifstream in(entry.path(), std::ios::binary);
+      const std::string message{std::istreambuf_iterator<char>(in), {}};
+      const std::span<const uint8_t> bytes(
+          reinterpret_cast<const uint8_t*>(message.data()), message.size());
+      EXPECT_EQ(CompareWithGeneratedParser(bytes), "") << entry.path();
+      EXPECT_EQ(CompareStreamItem(bytes), "") << entry.path();
+      EXPECT_EQ(CompareUpload(bytes), "") << entry.path();
+      ++files;
+    }
+  }
+  EXPECT_GT(files, 20);
 }
 
 }  // namespace

@@ -312,6 +312,71 @@ TEST(SgemmValidationTest, WhatIsNotInlineIsUnimplemented) {
   EXPECT_EQ(Plan(request).status().code(), absl::StatusCode::kUnimplemented);
 }
 
+constexpr SgemmLimits kEverywhere = {.resident = true, .shared_memory = true};
+
+TEST(SgemmValidationTest, WhatIsElsewhereTakesNoStagingMemory) {
+  v1::SgemmRequest request = GoodRequest();
+  const auto inlined = Plan(request);
+  ASSERT_TRUE(inlined.ok()) << inlined.status();
+  request.mutable_a()->set_leading_dimension(0);
+  request.mutable_a()->set_matrix_id("weights");
+  auto plan = Plan(request, kEverywhere);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->shape, inlined->shape);
+  EXPECT_EQ(plan->a.matrix_id, "weights");
+  EXPECT_EQ(plan->b.offset, 0);
+  EXPECT_EQ(plan->input_bytes, inlined->b.packed_bytes());
+  EXPECT_EQ(plan->output_bytes, inlined->output_bytes);
+  EXPECT_FALSE(plan->in_place());
+  request.mutable_output()->mutable_resident()->set_matrix_id("product");
+  plan = Plan(request, kEverywhere);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->output_bytes, 0);
+  EXPECT_FALSE(plan->in_place());
+  request.mutable_output()->mutable_resident()->set_matrix_id("weights");
+  plan = Plan(request, kEverywhere);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->in_place());
+}
+
+TEST(SgemmValidationTest, AnInlineCOfAnOutputElsewhereIsStagedAsAnInput) {
+  v1::SgemmRequest request = GoodRequest();
+  request.set_beta(1.0f);
+  SetOperand(*request.mutable_c(), 2, 4);
+  const auto inlined = Plan(request);
+  ASSERT_TRUE(inlined.ok()) << inlined.status();
+  EXPECT_EQ(inlined->input_bytes, 256 + 48);
+  request.mutable_output()->mutable_resident();
+  const auto plan = Plan(request, kEverywhere);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->c.offset, 512);
+  EXPECT_EQ(plan->input_bytes, 512 + 32);
+  EXPECT_EQ(plan->output_bytes, 0);
+}
+
+TEST(SgemmValidationTest, AResidentProductMayBeLargerThanAnAnswer) {
+  v1::SgemmRequest request;
+  SetOperand(*request.mutable_a(), 256, 1);
+  SetOperand(*request.mutable_b(), 1, 256);
+  request.mutable_output()->mutable_resident();
+  SgemmLimits limits = kEverywhere;
+  limits.max_inline_bytes = 4096;
+  EXPECT_TRUE(Plan(request, limits).ok());
+}
+
+TEST(SgemmValidationTest, SharedPlacesEndWithTheirLastElement) {
+  v1::SgemmRequest request = GoodRequest();
+  auto& slice = *request.mutable_a()->mutable_shared_memory();
+  slice.set_region_id(std::string(16, 'r'));
+  slice.set_offset(40);
+  request.mutable_a()->set_leading_dimension(10);
+  const auto plan = Plan(request, kEverywhere);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const uint64_t rows = request.a().rows(), cols = request.a().cols();
+  EXPECT_EQ(plan->a.shared.offset, 40);
+  EXPECT_EQ(plan->a.shared.bytes, ((rows - 1) * 10 + cols) * 4);
+}
+
 TEST(SgemmValidationTest, AnAnswerOverTheLimitIsOutOfRange) {
   v1::SgemmRequest request;
   SetOperand(*request.mutable_a(), 256, 1);

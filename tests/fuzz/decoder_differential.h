@@ -1,4 +1,4 @@
-// Holds the server's hand-written decoder to protobuf's generated parser.
+// Holds the server's hand-written decoders to protobuf's generated parser.
 
 #pragma once
 
@@ -16,5 +16,10 @@ std::vector<std::span<const uint8_t>> CutIntoSlices(
 // Decodes the bytes as a gemmd.v1.SgemmRequest in both ways. Returns "" where
 // they agree on whether it is one and on every field, else what differs.
 std::string CompareWithGeneratedParser(std::span<const uint8_t> message);
+
+// The same for a gemmd.v1.SgemmStreamRequest and a
+// gemmd.v1.UploadMatrixRequest.
+std::string CompareStreamItem(std::span<const uint8_t> message);
+std::string CompareUpload(std::span<const uint8_t> message);
 
 }  // namespace gemmd

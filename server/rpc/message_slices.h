@@ -1,0 +1,33 @@
+// The pieces of a raw message, held while it is read.
+
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <span>
+#include <vector>
+
+#include "server/rpc/byte_stream.h"
+
+namespace gemmd {
+
+class MessageSlices {
+ public:
+  // Shares the bytes with `message`, which may be cleared.
+  explicit MessageSlices(const grpc::ByteBuffer& message) {
+    // It fails only for compressed messages, which are not accepted.
+    static_cast<void>(message.Dump(&pieces_));
+    slices_.assign(pieces_.begin(), pieces_.end());
+  }
+  MessageSlices(const MessageSlices&) = delete;
+  MessageSlices& operator=(const MessageSlices&) = delete;
+
+  std::span<const ByteSlice> slices() const { return slices_; }
+
+ private:
+  std::vector<grpc::Slice> pieces_;  // a small one holds its bytes itself
+  std::vector<ByteSlice> slices_;
+};
+
+}  // namespace gemmd

@@ -1,0 +1,261 @@
+#include "server/rpc/sgemm_product.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/error_details.h"
+#include "server/rpc/placement.h"
+#include "server/rpc/sgemm_task.h"
+#include "server/rpc/shared_operands.h"
+
+namespace gemmd {
+
+SgemmProduct::SgemmProduct(CallEnvironment* environment)
+    : environment_(environment) {}
+
+absl::Status SgemmProduct::Start(SgemmOrigin origin, const SgemmFields& fields,
+                                 std::span<const ByteSlice> slices, Done done) {
+  absl::StatusOr<TaskSpec> spec = Stage(origin, fields, slices);
+  if (!spec.ok()) {
+    ticket_ = Admission::Ticket();
+    return spec.status();
+  }
+  spec_ = *std::move(spec);
+  spec_.kernel = kernel_;
+  if (plan_.is_resident()) client_ = origin.client;
+  spec_.client = std::move(origin.client);
+  spec_.deadline = origin.deadline;
+  spec_.arrival = origin.arrival;
+  spec_.decode_seconds = Seconds(MonotonicClock::now() - origin.arrival);
+  done_ = std::move(done);
+  // From here on the product may have ended when a step returns.
+  if (plan_.in_place()) {
+    AwaitTurn();
+  } else if (plan_.is_resident()) {
+    Place();
+  } else {
+    Submit();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TaskSpec> SgemmProduct::Stage(
+    const SgemmOrigin& origin, const SgemmFields& fields,
+    std::span<const ByteSlice> slices) {
+  const RpcDependencies& dependencies = environment_->dependencies;
+  const RpcOptions& options = environment_->options;
+  SharedRegions* const regions = environment_->regions.get();
+  const bool shares = origin.local && regions != nullptr;
+  plan_.request_id = fields.request_id.head;  // for the log, if it has no plan
+  absl::StatusOr<SgemmPlan> plan =
+      PlanSgemm(fields, {.max_inline_bytes = options.max_inline_bytes,
+                         .resident = dependencies.store != nullptr,
+                         .shared_memory = shares});
+  if (!plan.ok()) return plan.status();
+  plan_ = *std::move(plan);
+  planned_ = true;
+
+  absl::StatusOr<const SgemmKernel*> kernel =
+      SelectSgemmKernel(plan_, options.kernel, *dependencies.registry,
+                        dependencies.backend->kernel_space());
+  if (!kernel.ok()) return kernel.status();
+  kernel_ = *kernel;
+  absl::StatusOr<Admission::Ticket> ticket = dependencies.admission->Admit(
+      origin.client, plan_.input_bytes + plan_.output_bytes);
+  if (!ticket.ok()) return ticket.status();
+  ticket_ = *std::move(ticket);
+  absl::StatusOr<TaskSpec> spec =
+      StageSgemm(plan_, slices, dependencies.backend->staging());
+  if (!spec.ok() || !shares) return spec;
+  absl::Status status = FindSharedOperands(plan_, *regions, *spec);
+  if (!status.ok()) return status;
+  return spec;
+}
+
+// The turn may come from the end of another product, on a thread of a device's
+// and deep in that product's own steps; a worker takes it from there.
+void SgemmProduct::AwaitTurn() {
+  environment_->dependencies.request_log->Begin(
+      client_, plan_.request_id, plan_.output.matrix_id,
+      [this](RequestLog::Seen seen) {
+        environment_->workers.Post([this, seen] { OnTurn(seen); });
+      });
+}
+
+void SgemmProduct::OnTurn(RequestLog::Seen seen) {
+  has_turn_ = seen == RequestLog::Seen::kNew;
+  if (absl::Status status = cancelled(); !status.ok()) return End(status);
+  if (has_turn_) return Place();
+  output_id_ = plan_.output.matrix_id;
+  TaskResult nothing;
+  nothing.seconds.decode = spec_.decode_seconds;
+  End(EncodeSgemmAnswer({.shape = plan_.shape,
+                         .kernel = kernel_->info(),
+                         .matrix_id = output_id_,
+                         .replayed = true},
+                        std::move(nothing), std::move(ticket_),
+                        MonotonicClock::now(), &environment_->answers));
+}
+
+void SgemmProduct::EndTurn(bool applied) {
+  if (!std::exchange(has_turn_, false)) return;
+  environment_->dependencies.request_log->End(client_, plan_.request_id,
+                                              plan_.output.matrix_id, applied);
+}
+
+void SgemmProduct::Place() {
+  if (absl::Status status = FindOperands(); !status.ok()) return End(status);
+  std::vector<std::shared_ptr<ResidentMatrix>> apart;
+  for (auto& matrix : operands_) {
+    if (matrix->data(spec_.device) == nullptr) apart.push_back(matrix);
+  }
+  placing_ = 1 + static_cast<int>(apart.size());
+  for (auto& matrix : apart) {
+    environment_->dependencies.store->CopyTo(
+        std::move(matrix), spec_.device,
+        [this](absl::Status status) { OnPlaced(status); });
+  }
+  OnPlaced(absl::OkStatus());
+}
+
+void SgemmProduct::OnPlaced(const absl::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    placing_error_.Update(status);
+  }
+  // acq_rel: the last one goes on with what all of them did.
+  if (placing_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  absl::Status error;
+  {
+    MutexLock lock(&mu_);
+    error = placing_error_;
+  }
+  if (error.ok()) {
+    Submit();
+  } else {
+    End(error);
+  }
+}
+
+// Finds the resident operands, the device for them, and room for the output.
+absl::Status SgemmProduct::FindOperands() {
+  absl::Status status = FindOperand("a", plan_.a, spec_.a);
+  if (status.ok()) status = FindOperand("b", plan_.b, spec_.b);
+  if (status.ok()) status = FindOperand("c", plan_.c, spec_.c);
+  if (!status.ok()) return status;
+  const RpcDependencies& dependencies = environment_->dependencies;
+  std::vector<double> outstanding;
+  for (const auto& device : dependencies.backend->devices()) {
+    outstanding.push_back(
+        dependencies.scheduler->outstanding(device->info().index));
+  }
+  spec_.device = ChooseDevice(operands_, outstanding,
+                              environment_->next_device.fetch_add(1));
+  if (plan_.output.place != OutputPlan::Place::kResident) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<PendingOutput>> output =
+      dependencies.store->BeginOutput(client_, plan_.output.matrix_id,
+                                      plan_.shape.m, plan_.shape.n,
+                                      plan_.output.ttl, spec_.device);
+  if (!output.ok()) return output.status();
+  output_ = *std::move(output);
+  spec_.output_resident = output_->matrix();
+  return absl::OkStatus();
+}
+
+absl::Status SgemmProduct::FindOperand(absl::string_view name,
+                                       const OperandPlan& plan,
+                                       TaskOperand& operand) {
+  if (plan.matrix_id.empty()) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<ResidentMatrix>> found =
+      environment_->dependencies.store->Find(client_, plan.matrix_id);
+  if (!found.ok()) return found.status();
+  const auto& matrix = operands_.emplace_back(*std::move(found));
+  if (static_cast<uint64_t>(matrix->rows()) != plan.rows ||
+      static_cast<uint64_t>(matrix->cols()) != plan.cols) {
+    return InvalidFieldError(
+        name, absl::StrCat(name, " is said to be ", plan.rows, " x ", plan.cols,
+                           "; the matrix ", plan.matrix_id, " is ",
+                           matrix->rows(), " x ", matrix->cols()));
+  }
+  operand.resident = matrix;
+  return absl::OkStatus();
+}
+
+void SgemmProduct::Submit() {
+  const RpcDependencies& dependencies = environment_->dependencies;
+  const double flops = plan_.shape.flops();
+  const auto task = std::make_shared<Task>(
+      std::move(spec_),
+      [this](TaskResult result) { OnTaskDone(std::move(result)); });
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    task_ = task;
+    status = cancelled_;
+  }
+  if (status.ok()) status = dependencies.scheduler->Submit(task);
+  // From a task's end on the product may be gone. Whoever is first ends it:
+  // here, Cancel, or whoever has it from the scheduler.
+  if (status.ok()) {
+    dependencies.metrics->Problem(flops);
+  } else {
+    task->Abort(std::move(status));
+  }
+}
+
+void SgemmProduct::Cancel(const absl::Status& why) {
+  std::shared_ptr<Task> task;
+  {
+    MutexLock lock(&mu_);
+    cancelled_ = why;
+    task = task_.lock();
+  }
+  if (task != nullptr) task->Abort(why);
+}
+
+void SgemmProduct::OnTaskDone(TaskResult result) {
+  if (!result.status.ok()) return End(result.status);
+  const MonotonicTime start = MonotonicClock::now();
+  if (output_ != nullptr) {
+    output_id_ = output_->id();
+    output_->Commit();
+  }
+  const StageSeconds seconds = result.seconds;
+  EncodedAnswer answer = EncodeSgemmAnswer(
+      {.shape = plan_.shape,
+       .kernel = kernel_->info(),
+       .matrix_id = output_id_},
+      std::move(result), std::move(ticket_), start, &environment_->answers);
+  RecordStages(seconds, Seconds(MonotonicClock::now() - start),
+               *environment_->dependencies.metrics);
+  End(std::move(answer));
+}
+
+// The one end of a product that was started.
+void SgemmProduct::End(absl::StatusOr<EncodedAnswer> answer) {
+  if (!answer.ok()) {
+    CountShed(answer.status(), *environment_->dependencies.metrics);
+  }
+  // What was held is free, and the next one has its turn, before the caller
+  // hears of the end.
+  spec_ = TaskSpec();
+  output_.reset();
+  operands_.clear();
+  ticket_ = Admission::Ticket();
+  EndTurn(/*applied=*/answer.ok());
+  Done done = std::move(done_);
+  std::move(done)(std::move(answer));
+}
+
+void SgemmProduct::Describe(FailedRequest* request) const {
+  request->request_id = plan_.request_id;
+  if (planned_) {
+    const GemmShape& shape = plan_.shape;
+    request->shape = absl::StrCat(shape.m, "x", shape.n, "x", shape.k);
+  }
+  if (kernel_ != nullptr) request->kernel = kernel_->info().name;
+}
+
+}  // namespace gemmd

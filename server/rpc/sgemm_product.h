@@ -1,0 +1,119 @@
+// One product from its decoded message to its answer, whatever call brought it.
+
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/observe/logging.h"
+#include "server/rpc/call_environment.h"
+#include "server/rpc/sgemm_encoder.h"
+#include "server/rpc/sgemm_fields.h"
+#include "server/rpc/sgemm_validation.h"
+#include "server/store/matrix_store.h"
+#include "server/store/request_log.h"
+
+namespace gemmd {
+
+// Of the call that brought a product.
+struct SgemmOrigin {
+  std::string client;
+  bool local = false;  // over the unix socket
+  MonotonicTime arrival;
+  MonotonicTime deadline = kNever;
+};
+
+// The steps of a product, each begun by the one before:
+//
+//   Start     judged, kernel chosen, bytes admitted, what is inline copied
+//   its turn  where it changes a resident matrix in place: one at a time, and
+//             never twice under one request id
+//   placing   resident operands are found, a device is chosen that has them,
+//             those that lie elsewhere are copied there, room is made for a
+//             resident output
+//   the task  queued, run, ended: the scheduler's and the device's
+//   the end   a resident output is published, the answer encoded
+//
+// A step may go on on another thread: a worker, or one of a device's.
+//
+// Thread-safety: Start until it is OK, by one thread at a time; Cancel from any
+// thread. It must live until Start
+// has returned an error or `done` was called; then it may be destroyed, in
+// `done` too.
+class SgemmProduct {
+ public:
+  using Done = absl::AnyInvocable<void(absl::StatusOr<EncodedAnswer>) &&>;
+
+  explicit SgemmProduct(CallEnvironment* environment);
+  SgemmProduct(const SgemmProduct&) = delete;
+  SgemmProduct& operator=(const SgemmProduct&) = delete;
+
+  // OK: `done` is called once, maybe before this returns. Not OK: it is not,
+  // and nothing is held; RESOURCE_EXHAUSTED with RetryInfo may be tried again.
+  absl::Status Start(SgemmOrigin origin, const SgemmFields& fields,
+                     std::span<const ByteSlice> slices, Done done);
+
+  // The answer is not wanted any more: `done` is called with `why`, soon,
+  // unless a device runs the product already or it is done.
+  void Cancel(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Adds what is known of the product. After its end.
+  void Describe(FailedRequest* request) const;
+
+ private:
+  absl::StatusOr<TaskSpec> Stage(const SgemmOrigin& origin,
+                                 const SgemmFields& fields,
+                                 std::span<const ByteSlice> slices);
+
+  // Its turn.
+  void AwaitTurn();
+  void OnTurn(RequestLog::Seen seen);
+  void EndTurn(bool applied);
+
+  // Placing.
+  void Place();
+  absl::Status FindOperands();
+  absl::Status FindOperand(absl::string_view name, const OperandPlan& plan,
+                           TaskOperand& operand);
+  void OnPlaced(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void Submit() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnTaskDone(TaskResult result);
+  void End(absl::StatusOr<EncodedAnswer> answer);
+
+  absl::Status cancelled() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return cancelled_;
+  }
+
+  CallEnvironment* const environment_;
+
+  // Each written by one step and read by later ones.
+  SgemmPlan plan_;
+  const SgemmKernel* kernel_ = nullptr;
+  bool planned_ = false;
+  Admission::Ticket ticket_;
+  TaskSpec spec_;  // until the task is made
+  Done done_;
+  bool has_turn_ = false;
+  std::string client_;  // of one with something resident
+  std::vector<std::shared_ptr<ResidentMatrix>> operands_;  // resident ones
+  std::unique_ptr<PendingOutput> output_;
+  std::string output_id_;
+  std::atomic<int> placing_{0};  // copies under way, and one for their start
+
+  mutable Mutex mu_;
+  // Not an owner: a task that everybody has let go of ends, and so does this.
+  std::weak_ptr<Task> task_ ABSL_GUARDED_BY(mu_);
+  absl::Status cancelled_ ABSL_GUARDED_BY(mu_);  // not OK: by whom
+  absl::Status placing_error_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace gemmd
