@@ -38,21 +38,14 @@ __device__ __forceinline__ void CopyAsync(uint32_t to, const float* from) {
                  : "memory");
   }
 }
-// The same of the first `bytes` (0 to kBytes) alone, and zeros after them;
-// `from` may be read in any case.
+// The same, or a zero where `bytes` is 0; `from` may be read in any case.
 template <int kBytes>
 __device__ __forceinline__ void CopyAsync(uint32_t to, const float* from,
                                           int bytes) {
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
-                 "l"(from), "r"(bytes)
-                 : "memory");
-  } else {
-    static_assert(kBytes == 4);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
-                 "l"(from), "r"(bytes)
-                 : "memory");
-  }
+  static_assert(kBytes == 4);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
+               "l"(from), "r"(bytes)
+               : "memory");
 }
 
 // Ends a group of copies, which may be empty.
@@ -76,6 +69,7 @@ template <TileLayout kLayout, int kOuter, int kK>
 struct OperandTile {
   static_assert(kK == 16 || kK == 32, "the swizzle is for rows of 64 or 128");
   static constexpr bool kAlongK = kLayout == TileLayout::kAlongK;
+  static constexpr int kPieces = kK / 4;  // of a row along k
   // Of a row, in floats. Turned, eight k of four outer are written at once:
   // padded, they lie in 32 banks.
   static constexpr int kPitch =
@@ -98,7 +92,11 @@ struct OperandTile {
 // other along k, into shared memory. All edges of the operand are dealt with
 // here: what is past k arrives as zeros, what is past outer as anything inside,
 // since it only reaches elements of C that are not there.
-template <TileLayout kLayout, int kOuter, int kK, int kThreads>
+//
+// kFewRegisters: addresses of rows are made step by step, since the compiler
+// would keep them all in registers; without it they do not wait for each other.
+template <TileLayout kLayout, int kOuter, int kK, int kThreads,
+          bool kFewRegisters>
 class OperandReader {
   using Tile = OperandTile<kLayout, kOuter, kK>;
   // How the operand is stored.
@@ -147,21 +145,23 @@ class OperandReader {
     const uint32_t to = tile + (kAlongK ? Tile::Offset(first, across)
                                         : Tile::Offset(across, first));
     const int inside = kAlongK ? across : min(across, last_ / 4 * 4);
+    const int k_inside = static_cast<int>(min(k_left_, int64_t{kK}));
     const float* from = FirstRow(first) + inside;
 #pragma unroll
     for (int row = 0; row < kRows; row += kStride) {
       const uint32_t row_to = to + row * (kAcross * 16);
-      if constexpr (kWhole) {
+      const int k_left = kAlongK ? k_inside - across : k_inside - (first + row);
+      const int left = kAlongK ? k_left : k_left > 0 ? last_ + 1 - inside : 0;
+      if (kWhole || left >= 4) {
         CopyAsync<16>(row_to, from);
       } else {
-        const int k_left = static_cast<int>(k_left_);
-        const int bytes = kAlongK ? 4 * max(0, min(k_left - across, 4))
-                          : first + row < k_left
-                              ? 4 * min(last_ + 1 - inside, 4)
-                              : 0;
-        CopyAsync<16>(row_to, bytes > 0 ? from : x_, bytes);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          CopyAsync<4>(row_to + 4 * e, e < left ? from + e : x_,
+                       e < left ? 4 : 0);
+        }
       }
-      NextRow<kStride>(from, first + row);
+      NextRow<kStride>(from, first, row, inside);
     }
   }
 
@@ -181,7 +181,7 @@ class OperandReader {
       CopyElement<kWhole>(tile + (kAlongK ? Tile::Offset(first + row, across)
                                           : Tile::Offset(across, first + row)),
                           from, k);
-      NextRow<kStride>(from, first + row);
+      NextRow<kStride>(from, first, row, inside);
     }
   }
 
@@ -199,19 +199,8 @@ class OperandReader {
       for (int k = 0; k < kK; k += 8) {
         CopyElement<kWhole>(to + k * (Tile::kPitch * 4), from + k, first_k + k);
       }
-      NextRow<kStride>(from, first + row);
+      NextRow<kStride>(from, first, row, first_k);
     }
-  }
-
-  // Where a round of copies begins, and where the next one does. Along k, rows
-  // past the last inside are read as one that is. Step by step: addresses as
-  // products would all be kept in registers, which the sums need.
-  __device__ __forceinline__ const float* FirstRow(int row) const {
-    return x_ + int64_t{kAlongK ? min(row, last_) : row} * ld_;
-  }
-  template <int kStride>
-  __device__ __forceinline__ void NextRow(const float*& from, int row) const {
-    if (!kAlongK || row + kStride <= last_) from += kStride * ld_;
   }
 
   template <bool kWhole>
@@ -221,6 +210,24 @@ class OperandReader {
       CopyAsync<4>(to, from);
     } else {
       CopyAsync<4>(to, k < k_left_ ? from : x_, k < k_left_ ? 4 : 0);
+    }
+  }
+
+  // Where a row begins. Along k, rows past the last inside are read as one that
+  // is.
+  __device__ __forceinline__ const float* FirstRow(int row) const {
+    return x_ + int64_t{kAlongK ? min(row, last_) : row} * ld_;
+  }
+  // From row `first + row` to the next of a round of copies.
+  template <int kStride>
+  __device__ __forceinline__ void NextRow(const float*& from, int first,
+                                          int row, int inside) const {
+    if constexpr (kFewRegisters) {
+      if (!kAlongK || first + row + kStride <= last_) from += kStride * ld_;
+    } else if constexpr (kAlongK) {
+      from = FirstRow(first + row + kStride) + inside;
+    } else {
+      from = FirstRow(first) + inside + (row + kStride) * ld_;
     }
   }
 

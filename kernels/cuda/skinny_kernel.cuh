@@ -70,9 +70,7 @@ struct SkinnyShape {
   static constexpr int kRowsPer = kRows / kLanesM;
   static constexpr int kColsPer = kSkinnyTileN / kLanesN;
 
-  // Rows are gathered from anywhere, so they come element by element, and are
-  // turned on the way.
-  using TileA = OperandTile<TileLayout::kTurned, kRows, kSkinnyStepK>;
+  using TileA = OperandTile<TileLayout::kAlongK, kRows, kSkinnyStepK>;
   static constexpr int kBytesB = kSkinnyTileN * kSkinnyStepK * 4;
   static constexpr int kStages = 104 * 1024 / (TileA::kBytes + kBytesB);
   static constexpr int kRingBytes = kStages * (TileA::kBytes + kBytesB);
@@ -96,9 +94,8 @@ struct SkinnyShape {
 // What a block knows of its rows, in shared memory.
 template <int kRows>
 struct SkinnyRows {
-  const float*
-      a[kRows];     // at the slice's first k; past the last row, the first
-  float* c[kRows];  // at the tile's first column; past the last row, null
+  const float* a[kRows];  // at the slice's first k
+  float* c[kRows];        // at the tile's first column; past the last row, null
 };
 
 template <int kRows>
@@ -119,35 +116,35 @@ __device__ __forceinline__ void FindRows(SkinnyRows<kRows>& rows,
   __syncthreads();
 }
 
-// Starts the copies of a step of A, `k` after the slice's first. Eight threads
-// lie along k: 32 bytes of a row.
+// Starts this thread's copies of a step of A, at `offset` in each row, with
+// `k_left` inside. Eight threads have a row, each a piece of four. Rows past
+// the last are left alone: what they hold only reaches sums that nobody keeps.
 template <int kRows>
 __device__ __forceinline__ void CopyRows(uint32_t tile,
                                          const SkinnyRows<kRows>& rows,
-                                         int64_t stride_k, int64_t k,
+                                         int64_t stride_k, int64_t offset,
                                          int64_t k_left) {
   using Tile = typename SkinnyShape<kRows>::TileA;
-  constexpr int kStride = kSkinnyThreads / 8;
-  const int first_k = threadIdx.x % 8;
-  const int64_t offset = (k + first_k) * stride_k;
+  constexpr int kRowsAtOnce = kSkinnyThreads / Tile::kPieces;
+  const int k = threadIdx.x % Tile::kPieces * 4;
+  const int first = threadIdx.x / Tile::kPieces;
+  const bool pieces = stride_k == 1 && k_left >= kSkinnyStepK;
+  offset += k * stride_k;
 #pragma unroll
-  for (int i = 0; i < kRows; i += kStride) {
-    const int row = i + threadIdx.x / 8;
-    if (kRows < kStride && row >= kRows) break;
+  for (int i = 0; i < kRows; i += kRowsAtOnce) {
+    const int row = first + i;
+    if (row >= kRows || rows.c[row] == nullptr) break;
     const float* const from = rows.a[row] + offset;
-    const uint32_t to = tile + Tile::Offset(row, first_k);
+    const uint32_t to = tile + Tile::Offset(row, k);
+    if (pieces && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+      CopyAsync<16>(to, from);
+      continue;
+    }
 #pragma unroll
-    for (int j = 0; j < kSkinnyStepK; j += 8) {
-      const uint32_t to_j = to + j * (Tile::kPitch * 4);
-      if (k_left < kSkinnyStepK) {
-        const bool inside = first_k + j < k_left;
-        CopyAsync<4>(to_j, inside ? from + j * stride_k : rows.a[row],
-                     inside ? 4 : 0);
-      } else if (stride_k == 1) {
-        CopyAsync<4>(to_j, from + j);
-      } else {
-        CopyAsync<4>(to_j, from + j * stride_k);
-      }
+    for (int j = 0; j < 4; ++j) {
+      const bool inside = k + j < k_left;
+      CopyAsync<4>(to + j * 4, inside ? from + j * stride_k : rows.a[row],
+                   inside ? 4 : 0);
     }
   }
 }
@@ -207,7 +204,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2)
   using Shape = SkinnyShape<kRows>;
   constexpr TileLayout kLayoutB =
       kTransposeB ? TileLayout::kAlongK : TileLayout::kAlongOuter;
-  using FragmentA = OperandFragment<TileLayout::kTurned, kRows, kSkinnyStepK,
+  using FragmentA = OperandFragment<TileLayout::kAlongK, kRows, kSkinnyStepK,
                                     Shape::kLanesM, Shape::kRowsPer>;
   using FragmentB = OperandFragment<kLayoutB, kSkinnyTileN, kSkinnyStepK,
                                     Shape::kLanesN, Shape::kColsPer>;
@@ -230,15 +227,16 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2)
   // The ring: stage s holds step s, s + kStages, ...
   const uint32_t ring_b = SharedOffset(ring);
   const uint32_t ring_a = ring_b + kStages * Shape::kBytesB;
-  OperandReader<kLayoutB, kSkinnyTileN, kSkinnyStepK, kSkinnyThreads> reader_b(
-      p.b + (kTransposeB ? col * p.ldb + first_k : first_k * p.ldb + col),
-      p.ldb, p.n - col, p.k - first_k, p.vector_b);
+  OperandReader<kLayoutB, kSkinnyTileN, kSkinnyStepK, kSkinnyThreads, false>
+      reader_b(
+          p.b + (kTransposeB ? col * p.ldb + first_k : first_k * p.ldb + col),
+          p.ldb, p.n - col, p.k - first_k, p.vector_b);
   const auto copy = [&](int step, int stage) {
     if (step < steps) {
       const int64_t k = int64_t{step} * kSkinnyStepK;
       reader_b.Copy(ring_b + stage * Shape::kBytesB);
       CopyRows<kRows>(ring_a + stage * Shape::TileA::kBytes, rows, p.stride_k,
-                      k, p.k - first_k - k);
+                      k * p.stride_k, p.k - first_k - k);
     }
     EndCopyGroup();
   };

@@ -1,7 +1,7 @@
 // The device's side of `small_tiles`: 64 threads compute 32 x 32 or 64 x 64 of
 // C, 4 x 4 or 8 x 8 each, for any mixture of shapes and alignments in one
 // launch. Tiles of A and B come by cp.async, which needs no registers on the
-// way, three stages ahead; what is stored along k is turned on the way.
+// way, three stages ahead; a B that is stored along k is turned on the way.
 //
 //   stage   t       | t+1     | t+2     | t+3
 //   cp.async  [t+3] |   [t+4] |   [t+5] |   ...      one barrier a stage
@@ -23,24 +23,20 @@ constexpr int kSmallTileThreads = 64;
 constexpr int kSmallTileStepK = 16;
 constexpr int kSmallTileStages = 4;
 
-__device__ __forceinline__ void LoadFour(const float* from, float* to) {
-  const float4 x = *reinterpret_cast<const float4*>(from);
-  to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
-}
-
 template <int kTile, bool kTransposeA, bool kTransposeB, typename Table>
-__global__ void __launch_bounds__(kSmallTileThreads, kTile == 32 ? 12 : 6)
+__global__ void __launch_bounds__(kSmallTileThreads, kTile == 32 ? 12 : 4)
     SmallTiles(const __grid_constant__ Table table) {
   constexpr int kStepK = kSmallTileStepK;
   constexpr int kStages = kSmallTileStages;
+  // B never lies along k: operand_tile.cuh says why.
   constexpr TileLayout kLayoutA =
-      kTransposeA ? TileLayout::kAlongOuter : TileLayout::kTurned;
+      kTransposeA ? TileLayout::kAlongOuter : TileLayout::kAlongK;
   constexpr TileLayout kLayoutB =
       kTransposeB ? TileLayout::kTurned : TileLayout::kAlongOuter;
   using TileA = OperandTile<kLayoutA, kTile, kStepK>;
   using TileB = OperandTile<kLayoutB, kTile, kStepK>;
-  // A warp has all rows and half of the columns, 8 lanes along m and 4 along n;
-  // a thread's rows and columns lie in fours, 32 and 16 apart.
+  // A warp has all rows and half of the columns, 8 lanes along m and 4 along n,
+  // in z-order: a 16-byte load of either operand touches each bank once.
   constexpr int kPer = kTile / 8;
   __shared__ alignas(128) uint8_t ring[kStages][TileA::kBytes + TileB::kBytes];
 
@@ -56,10 +52,10 @@ __global__ void __launch_bounds__(kSmallTileThreads, kTile == 32 ? 12 : 6)
   const auto stage_of = [&](int step) {
     return ring_at + step % kStages * (TileA::kBytes + TileB::kBytes);
   };
-  OperandReader<kLayoutA, kTile, kStepK, kSmallTileThreads> reader_a(
+  OperandReader<kLayoutA, kTile, kStepK, kSmallTileThreads, true> reader_a(
       product.a + (kTransposeA ? row : row * s.lda), s.lda, s.m - row, s.k,
       s.vector_a);
-  OperandReader<kLayoutB, kTile, kStepK, kSmallTileThreads> reader_b(
+  OperandReader<kLayoutB, kTile, kStepK, kSmallTileThreads, true> reader_b(
       product.b + (kTransposeB ? col * s.ldb : col), s.ldb, s.n - col, s.k,
       s.vector_b);
   const int steps = static_cast<int>((s.k + kStepK - 1) / kStepK);
@@ -73,37 +69,40 @@ __global__ void __launch_bounds__(kSmallTileThreads, kTile == 32 ? 12 : 6)
 #pragma unroll 1
   for (int step = 0; step < kStages - 1; ++step) copy(step);
 
-  // In z-order: a 16-byte load of either operand touches each bank once.
-  const int first_row = threadIdx.x / 2 % 8 * 4;
-  const int first_col = threadIdx.x / 32 * (kTile / 2) +
-                        (threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2) * 4;
+  using FragmentA = OperandFragment<kLayoutA, kTile, kStepK, 8, kPer>;
+  using FragmentB = OperandFragment<kLayoutB, kTile, kStepK, 4, kPer>;
+  const int lane_m = threadIdx.x / 2 % 8;
+  const int lane_n = threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2;
+  const int warp_col = threadIdx.x / 32 * (kTile / 2);
+  FragmentA a;
+  FragmentB b;
   float sums[kPer][kPer] = {};
-  for (int step = 0; step < steps; ++step) {
+  // Fours of k, loaded whole and multiplied in the next round, which
+  // sm90_ffma_tile.cuh explains.
+  uint32_t stage = 0;
+  const auto next_stage = [&](int step) {
     AwaitCopyGroups<kStages - 2>();
     __syncthreads();  // the stage is there, and the one before it free
     copy(step + kStages - 1);
-    const uint8_t* const stage = ring[step % kStages];
-    const auto* a_row = reinterpret_cast<const float*>(stage) + first_row;
-    const auto* b_row =
-        reinterpret_cast<const float*>(stage + TileA::kBytes) + first_col;
-#pragma unroll 8
-    for (int k = 0; k < kStepK; ++k) {
-      float a[kPer];
-      float b[kPer];
-#pragma unroll
-      for (int j = 0; j < kPer; j += 4) LoadFour(b_row + j * 4, b + j);
-#pragma unroll
-      for (int i = 0; i < kPer; i += 4) LoadFour(a_row + i * 8, a + i);
-#pragma unroll
-      for (int i = 0; i < kPer; ++i) {
-#pragma unroll
-        for (int j = 0; j < kPer; ++j) {
-          sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
-        }
-      }
-      a_row += TileA::kPitch;
-      b_row += TileB::kPitch;
+    stage = SharedOffset(ring[step % kStages]);
+  };
+  const auto load = [&](int four) {
+    a.Load(stage, 0, lane_m, four);
+    b.Load(stage + TileA::kBytes, warp_col, lane_n, four);
+  };
+  if (steps > 0) {
+    next_stage(0);
+    load(0);
+  }
+#pragma unroll 1
+  for (int step = 0, four = 0; step < steps;) {
+    MultiplyFragments<false>(sums, a, b);
+    if (++four == kStepK / 4) {
+      four = 0;
+      if (++step == steps) break;
+      next_stage(step);
     }
+    load(four);
   }
 
   // C = alpha * sums + beta * C, by way of shared memory.
@@ -116,8 +115,8 @@ __global__ void __launch_bounds__(kSmallTileThreads, kTile == 32 ? 12 : 6)
   for (int i = 0; i < kPer; ++i) {
 #pragma unroll
     for (int j = 0; j < kPer; ++j) {
-      Sums::At(shared_sums, first_row + i / 4 * 32 + i % 4,
-               first_col + j / 4 * 16 + j % 4) = sums[i][j];
+      Sums::At(shared_sums, FragmentA::Index(lane_m, i),
+               warp_col + FragmentB::Index(lane_n, j)) = sums[i][j];
     }
   }
   __syncthreads();

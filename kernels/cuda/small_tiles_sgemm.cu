@@ -27,16 +27,20 @@ namespace gemmd {
 namespace {
 
 constexpr int kTiles[] = {32, 64};
+constexpr int kLog2Tiles[] = {5, 6};
 constexpr int64_t kMaxSteps = int64_t{1} << 30;  // along k
 constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();
 
-int64_t CeilDiv(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+// Of kTiles[tile], along a size.
+int64_t TilesAlong(int64_t size, int tile) {
+  return (size >> kLog2Tiles[tile]) + (size % kTiles[tile] != 0);
+}
 
 // The largest int64_t where there are more.
 int64_t CountTiles(const GemmShape& s, int tile) {
   int64_t tiles;
-  const bool overflow =
-      __builtin_mul_overflow(CeilDiv(s.m, tile), CeilDiv(s.n, tile), &tiles);
+  const bool overflow = __builtin_mul_overflow(TilesAlong(s.m, tile),
+                                               TilesAlong(s.n, tile), &tiles);
   return overflow ? std::numeric_limits<int64_t>::max() : tiles;
 }
 
@@ -66,7 +70,7 @@ BatchShape ShapeOf(const SgemmArgs& args) {
 // The tile, by index into kTiles, that takes these products the shorter time.
 int ChooseTile(std::span<const SgemmArgs* const> products, int sm_count) {
   // How much faster a multiprocessor full of large tiles multiplies.
-  constexpr double kGainOfLarge = 1.5;
+  constexpr double kGainOfLarge = 1.3;
   double small_work = 0;  // of k, times blocks
   double large_work = 0;
   double large_blocks = 0;
@@ -75,8 +79,8 @@ int ChooseTile(std::span<const SgemmArgs* const> products, int sm_count) {
   double large = 0;
   for (const SgemmArgs* p : products) {
     if (last == nullptr || p->shape != last->shape) {
-      small = static_cast<double>(CountTiles(p->shape, kTiles[0]));
-      large = static_cast<double>(CountTiles(p->shape, kTiles[1]));
+      small = static_cast<double>(CountTiles(p->shape, 0));
+      large = static_cast<double>(CountTiles(p->shape, 1));
       last = p;
     }
     small_work += static_cast<double>(p->shape.k) * small;
@@ -116,16 +120,36 @@ bool AreAlike(const SgemmArgs& x, const SgemmArgs& y) {
          alignment(x) == alignment(y);
 }
 
+// Those of the same transposes together, and the longest first, so that none is
+// begun when all others have ended.
+void SortForLaunch(std::vector<const SgemmArgs*>& products) {
+  using Key = std::pair<int64_t, const SgemmArgs*>;
+  std::vector<Key> keys;
+  keys.reserve(products.size());
+  for (const SgemmArgs* p : products) {
+    const int64_t transposes = TransposesOf(p->shape);
+    keys.emplace_back(
+        (transposes + 1) * (kMaxSteps * kSmallTileStepK + 1) - p->shape.k, p);
+  }
+  std::ranges::stable_sort(keys, {}, &Key::first);
+  std::ranges::transform(keys, products.begin(), &Key::second);
+}
+
 // Collects products of the same transposes and launches them when a table is
 // full.
 class BatchLauncher {
  public:
-  BatchLauncher(int tile, CUstream_st* stream) : tile_(tile), stream_(stream) {}
+  // `count`: of the products to come.
+  BatchLauncher(int tile, size_t count, CUstream_st* stream)
+      : tile_(tile), stream_(stream) {
+    shapes_.reserve(count);
+    products_.reserve(count);
+  }
 
   absl::Status Add(const SgemmArgs& args) {
     const bool is_new = last_ == nullptr || !AreAlike(args, *last_);
     const int64_t tiles =
-        is_new ? CountTiles(args.shape, kTiles[tile_]) : shapes_.back().tiles;
+        is_new ? CountTiles(args.shape, tile_) : shapes_.back().tiles;
     const bool is_full =
         tiles_ + tiles > kMaxBlocks ||
         !LargeBatchTable::Fits(shapes_.size() + is_new, products_.size() + 1);
@@ -138,8 +162,7 @@ class BatchLauncher {
       BatchShape& shape = shapes_.emplace_back(ShapeOf(args));
       shape.first_tile = static_cast<uint32_t>(tiles_);
       shape.tiles = static_cast<uint32_t>(tiles);
-      shape.tiles_n =
-          static_cast<uint32_t>(CeilDiv(args.shape.n, kTiles[tile_]));
+      shape.tiles_n = static_cast<uint32_t>(TilesAlong(args.shape.n, tile_));
       shape.first_product = static_cast<uint32_t>(products_.size());
     }
     products_.push_back({args.a, args.b, args.c});
@@ -194,12 +217,12 @@ class SmallTilesSgemm final : public SgemmKernel {
   absl::Status Supports(const SgemmArgs& args) const override {
     const GemmShape& s = args.shape;
     if (s.m == 0 || s.n == 0) return absl::OkStatus();
-    if (CeilDiv(s.k, kSmallTileStepK) > kMaxSteps) {
+    if (s.k > kMaxSteps * kSmallTileStepK) {
       return absl::FailedPreconditionError(
           absl::StrCat(info().name, " takes k up to ",
                        kMaxSteps * kSmallTileStepK, ", got ", s.k));
     }
-    const int64_t tiles = CountTiles(s, kTiles[0]);
+    const int64_t tiles = CountTiles(s, 0);
     if (tiles <= kMaxBlocks) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(
         info().name, " computes C in tiles of ", kTiles[0], " x ", kTiles[0],
@@ -210,20 +233,16 @@ class SmallTilesSgemm final : public SgemmKernel {
                       const LaunchContext& context) const override {
     std::vector<const SgemmArgs*> products;
     products.reserve(problems.size());
-    bool is_sorted = true;
+    bool is_equal = true;
     for (const SgemmArgs& p : problems) {
       if (p.shape.m == 0 || p.shape.n == 0) continue;
-      is_sorted =
-          is_sorted && (products.empty() || products.back()->shape == p.shape);
+      is_equal =
+          is_equal && (products.empty() || products.back()->shape == p.shape);
       products.push_back(&p);
     }
-    // The longest first, so that none is begun when all others have ended.
-    if (!is_sorted) {
-      std::ranges::stable_sort(products, std::less<>(), [](const SgemmArgs* p) {
-        return std::pair(TransposesOf(p->shape), -p->shape.k);
-      });
-    }
-    BatchLauncher launcher(ChooseTile(products, sm_count_), context.stream);
+    if (!is_equal) SortForLaunch(products);
+    BatchLauncher launcher(ChooseTile(products, sm_count_), products.size(),
+                           context.stream);
     for (const SgemmArgs* p : products) {
       absl::Status status = launcher.Add(*p);
       if (!status.ok()) return status;
