@@ -16,20 +16,20 @@ Call::Attempt::~Attempt() {
   connection->in_flight.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Call::Call(Parts parts) : parts_(std::move(parts)), begin_(Clock::now()) {}
+Call::Call(Parts&& parts) : parts_(std::move(parts)) {
+  // grpc::ByteBuffer moves by copying; what stayed behind would keep the lent
+  // memory.
+  parts.request.Clear();
+}
 
 void Call::Begin(grpc::CompletionQueue* queue) {
   std::lock_guard<std::mutex> lock(mu_);
   queue_ = queue;
-  if (parts_.refused.ok()) {
-    BeginAttempt();
-  } else {
+  if (cancelled_) {
     WakeAfter(absl::ZeroDuration());
+  } else {
+    BeginAttempt();
   }
-}
-
-absl::Duration Call::Remaining() const {
-  return parts_.timeout - absl::FromChrono(Clock::now() - begin_);
 }
 
 void Call::BeginAttempt() {
@@ -37,8 +37,9 @@ void Call::BeginAttempt() {
   attempt_.emplace(parts_.connections->Choose());
   grpc::ClientContext& context = attempt_->context;
   context.AddMetadata("gemmd-client", parts_.client_id);
-  if (parts_.timeout < absl::InfiniteDuration()) {
-    context.set_deadline(absl::ToChronoTime(absl::Now() + Remaining()));
+  const absl::Duration remaining = parts_.operation->remaining();
+  if (remaining < absl::InfiniteDuration()) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + remaining));
   }
   attempt_->reader = attempt_->connection->stub.PrepareUnaryCall(
       &context, parts_.method, parts_.request, queue_);
@@ -55,10 +56,6 @@ void Call::WakeAfter(absl::Duration delay) {
 bool Call::Proceed(bool ok) {
   std::lock_guard<std::mutex> lock(mu_);
   if (attempt_.has_value()) return AttemptEnded();
-  if (!parts_.refused.ok()) {
-    result_ = parts_.refused;
-    return true;
-  }
   if (cancelled_) {
     result_ = absl::CancelledError("cancelled by the caller");
     return true;
@@ -74,17 +71,18 @@ bool Call::AttemptEnded() {
     const absl::Status status = FromGrpcStatus(attempt_->status);
     absl::BitGen random;
     const std::optional<absl::Duration> delay =
-        cancelled_
-            ? std::nullopt
-            : NextRetryDelay(parts_.retry, status, attempts_, Remaining(),
-                             absl::Uniform(random, 0.0, 1.0));
+        cancelled_ ? std::nullopt
+                   : NextRetryDelay(parts_.retry, status, attempts_,
+                                    parts_.operation->remaining(),
+                                    absl::Uniform(random, 0.0, 1.0));
     if (delay.has_value()) {
       WakeAfter(*delay);
       return false;
     }
-    result_ = cancelled_ ? absl::CancelledError("cancelled by the caller")
-                         : parts_.connections->Explain(
-                               status, *attempt_->connection, parts_.timeout);
+    result_ = cancelled_
+                  ? absl::CancelledError("cancelled by the caller")
+                  : parts_.connections->Explain(status, *attempt_->connection,
+                                                parts_.operation->timeout());
   }
   attempt_.reset();
   parts_.request.Clear();

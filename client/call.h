@@ -8,7 +8,6 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "absl/time/time.h"
 #include "client/connections.h"
 #include "client/lent_memory.h"
+#include "client/operation.h"
 #include "gemmd/client.h"
 
 namespace gemmd::client {
@@ -36,19 +36,18 @@ class Call {
   using Done =
       absl::AnyInvocable<void(absl::StatusOr<grpc::ByteBuffer>, int attempts)>;
 
-  // What a call is made of. `connections` outlives the call's end.
+  // What a call is made of. `connections` and `operation` outlive the call.
   struct Parts {
     const Connections* connections;
+    Operation* operation;  // how long it may take
     RetryPolicy retry;
     std::string client_id;
     const char* method;  // "/package.Service/Method", a constant
-    absl::Duration timeout;
     grpc::ByteBuffer request;
-    LentMemory lent;       // what `request` refers to
-    absl::Status refused;  // not OK: the call's end, nothing is sent
-    Done done;             // called by Deliver, once
+    LentMemory lent;  // what `request` refers to
+    Done done;        // called by Deliver, once
   };
-  explicit Call(Parts parts);
+  explicit Call(Parts&& parts);
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
@@ -61,8 +60,6 @@ class Call {
   void Cancel();
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   // One time that the request is sent.
   struct Attempt {
     explicit Attempt(Connection* to);
@@ -77,11 +74,9 @@ class Call {
 
   void BeginAttempt();  // with mu_ held
   void WakeAfter(absl::Duration delay);
-  absl::Duration Remaining() const;
   bool AttemptEnded();
 
   Parts parts_;
-  const Clock::time_point begin_;
   grpc::CompletionQueue* queue_ = nullptr;
   int attempts_ = 0;
   absl::StatusOr<grpc::ByteBuffer> result_;  // once ended

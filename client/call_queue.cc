@@ -31,7 +31,6 @@ CallQueue::CallQueue() : thread_([this] { Run(); }) {}
 CallQueue::~CallQueue() {
   {
     std::unique_lock<std::mutex> lock(mu_);
-    for (const auto& [call, owner] : calls_) call->Cancel();
     idle_.wait(lock, [this] { return calls_.empty(); });
   }
   queue_.Shutdown();
@@ -48,8 +47,12 @@ void CallQueue::Begin(std::shared_ptr<Call> call) {
 
 void CallQueue::Deliver(Call* call) {
   call->Deliver();
+  // Destroyed without the lock: what it held may begin another call.
+  std::shared_ptr<Call> ended;
   std::lock_guard<std::mutex> lock(mu_);
-  calls_.erase(call);
+  const auto found = calls_.find(call);
+  ended = std::move(found->second);
+  calls_.erase(found);
   if (calls_.empty()) idle_.notify_all();
 }
 

@@ -22,7 +22,7 @@ class CallQueue {
  public:
   CallQueue();
 
-  // Cancels what is in progress and waits for its delivery.
+  // Waits for the delivery of what is in progress.
   ~CallQueue();
 
   // Begins `call`; the queue's thread drives and delivers it.

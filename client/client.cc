@@ -1,17 +1,22 @@
 #include "gemmd/client.h"
 
-#include <grpcpp/impl/codegen/proto_buffer_reader.h>
-
-#include <random>
+#include <memory>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/call.h"
-#include "client/call_queue.h"
-#include "client/connections.h"
+#include "absl/strings/string_view.h"
+#include "client/digest.h"
+#include "client/operation.h"
+#include "client/product.h"
+#include "client/residence.h"
 #include "client/server_info_wire.h"
-#include "client/sgemm_wire.h"
+#include "client/session.h"
+#include "client/shared_blocks.h"
+#include "client/transfer.h"
+#include "client/wire_bytes.h"
+#include "gemmd/v1/matrix.pb.h"
 #include "gemmd/v1/server_info.pb.h"
 #include "grpc/health/v1/health.pb.h"
 
@@ -19,168 +24,246 @@ namespace gemmd {
 namespace {
 
 using client::Call;
-using client::ProductSize;
+using client::Operation;
+using client::Product;
+using client::Session;
 
-// 128 bits, so that no two clients ever share quotas or matrices.
-std::string NewClientId() {
-  std::random_device random;
-  std::string id;
-  for (int i = 0; i < 4; ++i) {
-    absl::StrAppend(&id, absl::Hex(random(), absl::kZeroPad8));
-  }
-  return id;
+// A product that nobody waits for. Its thread is the call queue's while it is
+// one request, and one of the background's when it takes more.
+class AsyncProduct : public std::enable_shared_from_this<AsyncProduct> {
+ public:
+  using Done = absl::AnyInvocable<void(absl::StatusOr<SgemmAnswer>)>;
+
+  AsyncProduct(Session* session, const SgemmCall& call,
+               std::shared_ptr<Operation> operation, Done done)
+      : session_(session),
+        operation_(std::move(operation)),
+        product_(std::in_place, session, call, operation_.get()),
+        done_(std::move(done)) {}
+
+  void Begin();
+
+ private:
+  void BeginRequest();
+  void Ended(absl::StatusOr<SgemmAnswer> answer);
+
+  Session* const session_;
+  const std::shared_ptr<Operation> operation_;
+  std::optional<Product> product_;  // until it has ended
+  Done done_;
+  std::optional<Operation::Step> request_;
+};
+
+void AsyncProduct::Begin() {
+  session_->Enter(operation_);
+  absl::Status status = product_->Prepare();
+  if (status.ok() && product_->IsOneRequest()) return BeginRequest();
+  session_->background().Run([self = shared_from_this(), status] {
+    self->Ended(status.ok() ? self->product_->Run()
+                            : absl::StatusOr<SgemmAnswer>(status));
+  });
 }
 
-grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
-  const grpc::Slice slice(message.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
+void AsyncProduct::BeginRequest() {
+  Call::Parts parts =
+      session_->CallParts("/gemmd.v1.GemmService/Sgemm", operation_.get());
+  parts.request = product_->Encode(&parts.lent);
+  parts.done = [self = shared_from_this()](
+                   absl::StatusOr<grpc::ByteBuffer> result, int attempts) {
+    self->request_.reset();
+    absl::StatusOr<SgemmAnswer> answer =
+        result.ok() ? self->product_->Decode(*std::move(result), attempts)
+                    : absl::StatusOr<SgemmAnswer>(result.status());
+    if (!self->product_->MayRestore(answer.status())) {
+      return self->Ended(std::move(answer));
+    }
+    self->session_->background().Run([self, failed = answer.status()] {
+      self->Ended(self->product_->Run(failed));
+    });
+  };
+  auto call = std::make_shared<Call>(std::move(parts));
+  request_.emplace(operation_.get(), [call = std::weak_ptr<Call>(call)] {
+    if (const auto running = call.lock()) running->Cancel();
+  });
+  session_->queue().Begin(std::move(call));
 }
 
-absl::Status Parse(absl::StatusOr<grpc::ByteBuffer> bytes,
-                   google::protobuf::MessageLite* message) {
-  if (!bytes.ok()) return bytes.status();
-  grpc::ProtoBufferReader reader(&*bytes);
-  if (message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
-  return absl::InternalError("the server's answer is malformed");
-}
-
-// The caller's matrix or the answer's own.
-MutableMatrixView Destination(const SgemmCall& call, const ProductSize& size,
-                              SgemmAnswer* answer) {
-  if (call.output.data != nullptr) return call.output;
-  answer->c = Matrix(size.m, size.n);
-  return answer->c.mutable_view();
+void AsyncProduct::Ended(absl::StatusOr<SgemmAnswer> answer) {
+  done_(std::move(answer));
+  done_ = nullptr;
+  product_.reset();  // drops what it had on the server
+  session_->Leave(operation_);
 }
 
 }  // namespace
 
-class Client::Impl {
- public:
-  using SgemmDone = absl::AnyInvocable<void(absl::StatusOr<SgemmAnswer>)>;
+SgemmHandle::SgemmHandle(std::shared_ptr<Operation> operation)
+    : operation_(std::move(operation)) {}
 
-  explicit Impl(const ClientOptions& options)
-      : options_(options), id_(NewClientId()), connections_(options) {}
+void SgemmHandle::Cancel() { operation_->Cancel(); }
 
-  const std::string& id() const { return id_; }
-  client::CallQueue& queue() { return queue_; }
+Client::Client(std::shared_ptr<Session> session)
+    : session_(std::move(session)) {}
 
-  // What is common to all calls.
-  Call::Parts CallParts(const char* method, absl::Duration timeout) const {
-    return {.connections = &connections_,
-            .retry = options_.retry,
-            .client_id = id_,
-            .method = method,
-            .timeout = timeout};
-  }
-
-  Call::Parts SgemmParts(const SgemmCall& call, SgemmDone done) const;
-
-  // A call of small messages, to its end.
-  absl::Status CallAndWait(const char* method,
-                           const google::protobuf::MessageLite& request,
-                           google::protobuf::MessageLite* response) const;
-
- private:
-  const ClientOptions options_;
-  const std::string id_;
-  const client::Connections connections_;
-  client::CallQueue queue_;  // goes first: its calls use the rest
-};
-
-Call::Parts Client::Impl::SgemmParts(const SgemmCall& call,
-                                     SgemmDone done) const {
-  const absl::Time begin = absl::Now();
-  Call::Parts parts = CallParts("/gemmd.v1.GemmService/Sgemm",
-                                call.timeout.value_or(options_.timeout));
-  const absl::StatusOr<ProductSize> size = client::CheckCall(call);
-  if (!size.ok()) {
-    parts.refused = size.status();
-    parts.done = [done = std::move(done)](
-                     absl::StatusOr<grpc::ByteBuffer> result, int) mutable {
-      done(result.status());
-    };
-    return parts;
-  }
-  parts.request = client::EncodeSgemm(call, *size, &parts.lent);
-  parts.done = [call, size = *size, begin, done = std::move(done)](
-                   absl::StatusOr<grpc::ByteBuffer> result,
-                   int attempts) mutable {
-    if (!result.ok()) return done(result.status());
-    SgemmAnswer answer;
-    const MutableMatrixView c = Destination(call, size, &answer);
-    absl::Status status =
-        client::DecodeSgemm(&*result, size, c, &answer.execution);
-    if (!status.ok()) return done(std::move(status));
-    answer.attempts = attempts;
-    answer.elapsed = absl::Now() - begin;
-    done(std::move(answer));
-  };
-  return parts;
-}
-
-absl::Status Client::Impl::CallAndWait(
-    const char* method, const google::protobuf::MessageLite& request,
-    google::protobuf::MessageLite* response) const {
-  Call::Parts parts = CallParts(method, options_.timeout);
-  parts.request = Serialize(request);
-  absl::Status status;
-  parts.done = [&](absl::StatusOr<grpc::ByteBuffer> result, int) {
-    status = Parse(std::move(result), response);
-  };
-  Call call(std::move(parts));
-  client::RunCall(&call);
-  return status;
-}
-
-SgemmHandle::SgemmHandle(std::shared_ptr<client::Call> call)
-    : call_(std::move(call)) {}
-
-void SgemmHandle::Cancel() { call_->Cancel(); }
-
-Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-
-Client::~Client() = default;
+Client::~Client() { session_->End(); }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(
     const ClientOptions& options) {
   absl::Status status = client::CheckOptions(options);
   if (!status.ok()) return status;
-  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(options)));
+  return std::unique_ptr<Client>(
+      new Client(std::make_shared<Session>(options)));
 }
 
+const std::string& Client::id() const { return session_->id(); }
+
+int Client::connections() const { return session_->connections().size(); }
+
 absl::StatusOr<SgemmAnswer> Client::Sgemm(const SgemmCall& call) {
-  absl::StatusOr<SgemmAnswer> answer;
-  Call running(impl_->SgemmParts(call, [&](absl::StatusOr<SgemmAnswer> result) {
-    answer = std::move(result);
-  }));
-  client::RunCall(&running);
-  return answer;
+  Operation operation(call.timeout.value_or(session_->options().timeout));
+  Product product(session_.get(), call, &operation);
+  absl::Status status = product.Prepare();
+  if (!status.ok()) return status;
+  return product.Run();
 }
 
 SgemmHandle Client::SgemmAsync(
     const SgemmCall& call,
     absl::AnyInvocable<void(absl::StatusOr<SgemmAnswer>)> done) {
-  auto running =
-      std::make_shared<Call>(impl_->SgemmParts(call, std::move(done)));
-  impl_->queue().Begin(running);
-  return SgemmHandle(std::move(running));
+  auto operation = std::make_shared<Operation>(
+      call.timeout.value_or(session_->options().timeout));
+  std::make_shared<AsyncProduct>(session_.get(), call, operation,
+                                 std::move(done))
+      ->Begin();
+  return SgemmHandle(std::move(operation));
+}
+
+absl::StatusOr<ResidentMatrix> Client::Upload(const MatrixView& source,
+                                              const UploadOptions& options) {
+  Operation operation(options.timeout.value_or(session_->options().timeout));
+  absl::Status status = client::CheckMatrix(source, "the matrix");
+  if (status.ok() && !options.id.empty()) {
+    status = client::CheckMatrixId(options.id);
+  }
+  if (!status.ok()) return status;
+  const client::UploadTarget target = {
+      .id = options.id.empty() ? client::NewId() : options.id,
+      .minted = options.id.empty(),
+      .ttl = options.ttl,
+      .digest = options.digest ? client::Digest(source) : ""};
+  status = client::Upload(*session_, source, target, &operation);
+  if (!status.ok()) return status;
+  using Source = client::Residence::Source;
+  return ResidentMatrix(std::make_shared<client::Residence>(
+      session_, target.id, source.rows, source.cols, /*owned=*/true,
+      options.source_lives ? std::optional(Source{source, target})
+                           : std::nullopt));
+}
+
+absl::StatusOr<Matrix> Client::Download(const ResidentMatrix& matrix) {
+  Matrix to(matrix.rows(), matrix.cols());
+  absl::Status status = Download(matrix, 0, to.mutable_view());
+  if (!status.ok()) return status;
+  return to;
+}
+
+absl::Status Client::Download(const ResidentMatrix& matrix, int64_t first_row,
+                              const MutableMatrixView& to) {
+  Operation operation(session_->options().timeout);
+  absl::Status status = client::CheckMatrix(to, "the output");
+  if (!status.ok()) return status;
+  if (to.cols != matrix.cols() || first_row < 0 ||
+      first_row > matrix.rows() - to.rows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        to.rows, " rows of ", to.cols, " columns from row ", first_row,
+        " on are not in a matrix of ", matrix.rows(), " x ", matrix.cols()));
+  }
+  if (client::IsEmpty(to)) return absl::OkStatus();
+  const int restored = matrix.residence_->restored();
+  status = client::Download(*session_, matrix.id(), first_row, to, &operation);
+  if (!absl::IsNotFound(status) || !matrix.residence_->source().has_value()) {
+    return status;
+  }
+  status = matrix.residence_->Restore(*session_, restored, &operation);
+  if (!status.ok()) return status;
+  return client::Download(*session_, matrix.id(), first_row, to, &operation);
+}
+
+absl::StatusOr<ResidentMatrix> Client::FindMatrix(const std::string& id) {
+  const absl::StatusOr<std::vector<ResidentMatrix::Info>> all = ListMatrices();
+  if (!all.ok()) return all.status();
+  for (const ResidentMatrix::Info& info : *all) {
+    if (info.id != id || !info.complete) continue;
+    return ResidentMatrix(std::make_shared<client::Residence>(
+        session_, id, info.rows, info.cols, /*owned=*/false, std::nullopt));
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "this client has no complete matrix \"", id, "\" on the server"));
+}
+
+absl::StatusOr<std::vector<ResidentMatrix::Info>> Client::ListMatrices() {
+  Operation operation(session_->options().timeout);
+  v1::ListMatricesResponse response;
+  absl::Status status =
+      session_->CallAndWait("/gemmd.v1.GemmService/ListMatrices",
+                            v1::ListMatricesRequest(), &response, &operation);
+  if (!status.ok()) return status;
+  std::vector<ResidentMatrix::Info> all;
+  for (const v1::Matrix& matrix : response.matrices()) {
+    all.push_back({
+        .id = matrix.matrix_id(),
+        .rows = static_cast<int64_t>(matrix.rows()),
+        .cols = static_cast<int64_t>(matrix.cols()),
+        .complete = matrix.complete(),
+        .device_bytes = matrix.device_bytes(),
+        .devices = {matrix.devices().begin(), matrix.devices().end()},
+        .expires_in = client::DurationFromProto(matrix.expires_in()),
+        .uses = matrix.uses(),
+    });
+  }
+  return all;
+}
+
+absl::StatusOr<SharedMemory> Client::ShareMemory(size_t bytes) {
+  constexpr absl::string_view kUnix = "unix:";
+  const std::string& address = session_->options().address;
+  if (!absl::StartsWith(address, kUnix)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "memory is shared over a unix socket (unix:/path), not ", address));
+  }
+  if (bytes == 0) {
+    return absl::InvalidArgumentError("0 bytes of memory cannot be shared");
+  }
+  auto block = client::SharedBlock::Create(address.substr(kUnix.size()), bytes);
+  if (!block.ok()) return block.status();
+  session_->shared().Add(*block);
+  return SharedMemory(*std::move(block));
+}
+
+absl::Status Client::DeleteMatrix(const std::string& id) {
+  Operation operation(session_->options().timeout);
+  absl::Status status = client::CheckMatrixId(id);
+  if (!status.ok()) return status;
+  return client::DeleteMatrix(*session_, id, &operation);
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo() {
+  Operation operation(session_->options().timeout);
   v1::GetServerInfoResponse response;
   absl::Status status =
-      impl_->CallAndWait("/gemmd.v1.GemmService/GetServerInfo",
-                         v1::GetServerInfoRequest(), &response);
+      session_->CallAndWait("/gemmd.v1.GemmService/GetServerInfo",
+                            v1::GetServerInfoRequest(), &response, &operation);
   if (!status.ok()) return status;
   return client::FromProto(response);
 }
 
 absl::StatusOr<ServerHealth> Client::Health(const std::string& service) {
+  Operation operation(session_->options().timeout);
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);
   grpc::health::v1::HealthCheckResponse response;
-  absl::Status status =
-      impl_->CallAndWait("/grpc.health.v1.Health/Check", request, &response);
+  absl::Status status = session_->CallAndWait("/grpc.health.v1.Health/Check",
+                                              request, &response, &operation);
   if (!status.ok()) return status;
   switch (response.status()) {
     case grpc::health::v1::HealthCheckResponse::SERVING:
@@ -191,7 +274,5 @@ absl::StatusOr<ServerHealth> Client::Health(const std::string& service) {
       return ServerHealth::kUnknown;
   }
 }
-
-const std::string& Client::id() const { return impl_->id(); }
 
 }  // namespace gemmd

@@ -4,7 +4,9 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
 #include <climits>
+#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -55,6 +57,19 @@ absl::Status CheckAddress(absl::string_view address) {
   return absl::OkStatus();
 }
 
+bool IsClientId(absl::string_view id) {
+  return id.size() == 32 &&
+         id.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+}
+
+// One connection keeps about a core busy on either side, and the products need
+// cores as well.
+int ConnectionCount(const ClientOptions& options) {
+  if (options.connections > 0) return options.connections;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency() / 4),
+                    1, 4);
+}
+
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
@@ -100,10 +115,18 @@ absl::Status CheckOptions(const ClientOptions& options) {
   if (absl::Status status = CheckAddress(options.address); !status.ok()) {
     return status;
   }
-  if (options.connections < 1 || options.connections > kMaxConnections) {
+  if (options.connections < 0 || options.connections > kMaxConnections) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "connections is ", options.connections, "; wanted is 1 to ",
+        kMaxConnections, ", or 0 for what suits this machine"));
+  }
+  if (!options.id.empty() && !IsClientId(options.id)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("connections is ", options.connections,
-                     "; wanted is 1 to ", kMaxConnections));
+        "id is not 32 hex digits; leave it empty for a random one");
+  }
+  if (!(options.verify_fraction >= 0 && options.verify_fraction <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "verify_fraction is ", options.verify_fraction, "; wanted is 0 to 1"));
   }
   if (options.retry.max_attempts < 1) {
     return absl::InvalidArgumentError(
@@ -124,7 +147,7 @@ absl::Status CheckOptions(const ClientOptions& options) {
 
 Connections::Connections(const ClientOptions& options)
     : address_(options.address) {
-  for (int i = 0; i < options.connections; ++i) {
+  for (int i = 0; i < ConnectionCount(options); ++i) {
     connections_.push_back(std::make_unique<Connection>(NewChannel(options)));
   }
 }

@@ -38,6 +38,7 @@ class Connections {
   Connection* Choose() const;
 
   const std::string& address() const { return address_; }
+  int size() const { return static_cast<int>(connections_.size()); }
 
   // `status`, with the words a user needs where gRPC's own are poor: no server
   // there, a connection lost, no answer in time.

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "gemmd/sgemm.h"
 
 namespace gemmd::client {
@@ -22,8 +24,14 @@ struct ProductSize {
 inline constexpr uint64_t kMaxNumberBytes = (uint64_t{1} << 31) - (64 << 10);
 
 // The call's sizes, or INVALID_ARGUMENT (shapes, leading dimensions, pointers,
-// beta and c) or OUT_OF_RANGE (more than one message holds).
+// beta and c, outputs, the request id).
 absl::StatusOr<ProductSize> CheckCall(const SgemmCall& call);
+
+// `x` alone: sizes, leading dimension, pointer. INVALID_ARGUMENT with `name`.
+absl::Status CheckMatrix(const MatrixView& x, absl::string_view name);
+
+// Of a matrix: 1 to 128 of [A-Za-z0-9._-].
+absl::Status CheckMatrixId(absl::string_view id);
 
 inline int64_t LeadingDimension(const MatrixView& x) {
   return x.leading_dimension == 0 ? x.cols : x.leading_dimension;

@@ -1,12 +1,13 @@
 #include <bit>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "client/packed_rows.h"
+#include "client/residence.h"
 #include "client/sgemm_wire.h"
+#include "client/wire_bytes.h"
 #include "gemmd/v1/sgemm.pb.h"
-#include "google/protobuf/io/coded_stream.h"
 
 namespace gemmd::client {
 namespace {
@@ -14,22 +15,8 @@ namespace {
 // On the wire numbers are little-endian, as they are in memory here.
 static_assert(std::endian::native == std::endian::little);
 
-using google::protobuf::io::CodedOutputStream;
-
 // Below this, a slice of its own costs more than the copy.
 constexpr size_t kCopyBytes = 4096;
-
-constexpr uint32_t Tag(int field, int wire_type) {
-  return static_cast<uint32_t>(field) << 3 | wire_type;
-}
-constexpr int kVarint = 0;
-constexpr int kLength = 2;
-
-void AppendVarint(uint64_t value, std::string* out) {
-  uint8_t bytes[10];
-  const uint8_t* end = CodedOutputStream::WriteVarint64ToArray(value, bytes);
-  out->append(reinterpret_cast<const char*>(bytes), end - bytes);
-}
 
 // Collects a message: small fields in `text`, numbers in slices.
 class Message {
@@ -54,22 +41,13 @@ class Message {
   std::vector<grpc::Slice> slices_;
 };
 
-// Writes the rows of `x` one after another to `to`.
-void PackRows(const MatrixView& x, char* to) {
-  const size_t row_bytes = sizeof(float) * x.cols;
-  for (int64_t i = 0; i < x.rows; ++i) {
-    std::memcpy(to + i * row_bytes, x.data + i * LeadingDimension(x),
-                row_bytes);
-  }
-}
-
 void Message::AddNumbers(const MatrixView& x) {
   const size_t bytes = PackedBytes(x);
   if (bytes == 0) return;
   if (bytes <= kCopyBytes) {
     const size_t at = text_.size();
     text_.resize(at + bytes);
-    PackRows(x, text_.data() + at);
+    CopyPacked(x, 0, bytes / sizeof(float), text_.data() + at);
     return;
   }
   FlushText();
@@ -78,23 +56,53 @@ void Message::AddNumbers(const MatrixView& x) {
     return;
   }
   grpc::Slice packed(bytes);
-  PackRows(x, reinterpret_cast<char*>(const_cast<uint8_t*>(packed.begin())));
+  CopyPacked(x, 0, bytes / sizeof(float), const_cast<uint8_t*>(packed.begin()));
   slices_.push_back(std::move(packed));
 }
 
-void AddOperand(int field, const MatrixView& x, Message* message) {
-  const size_t bytes = PackedBytes(x);
+void SetSlice(const SharedPlace& place, v1::SharedMemorySlice* slice) {
+  slice->set_region_id(place.block->region_id());
+  slice->set_offset(place.offset);
+}
+
+void AppendBytes(int field, const std::string& bytes, std::string* out) {
+  AppendTag(field, kLengthType, out);
+  AppendVarint(bytes.size(), out);
+  out->append(bytes);
+}
+
+void AddOperand(int field, const Operand& x, const SharedBlocks& shared,
+                Message* message) {
   std::string head;
-  AppendVarint(Tag(v1::Operand::kRowsFieldNumber, kVarint), &head);
-  AppendVarint(x.rows, &head);
-  AppendVarint(Tag(v1::Operand::kColsFieldNumber, kVarint), &head);
-  AppendVarint(x.cols, &head);
-  AppendVarint(Tag(v1::Operand::kDataFieldNumber, kLength), &head);
-  AppendVarint(bytes, &head);
-  AppendVarint(Tag(field, kLength), message->text());
+  AppendTag(v1::Operand::kRowsFieldNumber, kVarintType, &head);
+  AppendVarint(x.rows(), &head);
+  AppendTag(v1::Operand::kColsFieldNumber, kVarintType, &head);
+  AppendVarint(x.cols(), &head);
+  size_t bytes = 0;
+  if (x.residence() != nullptr) {
+    AppendBytes(v1::Operand::kMatrixIdFieldNumber, x.residence()->id(), &head);
+  } else if (const SharedPlace place = shared.Find(x.view());
+             place.block != nullptr) {
+    AppendTag(v1::Operand::kLeadingDimensionFieldNumber, kVarintType, &head);
+    AppendVarint(LeadingDimension(x.view()), &head);
+    v1::SharedMemorySlice slice;
+    SetSlice(place, &slice);
+    AppendBytes(v1::Operand::kSharedMemoryFieldNumber,
+                slice.SerializeAsString(), &head);
+  } else {
+    bytes = PackedBytes(x.view());
+    AppendTag(v1::Operand::kDataFieldNumber, kLengthType, &head);
+    AppendVarint(bytes, &head);
+  }
+  AppendTag(field, kLengthType, message->text());
   AppendVarint(head.size() + bytes, message->text());
   message->text()->append(head);
-  message->AddNumbers(x);
+  if (bytes > 0) message->AddNumbers(x.view());
+}
+
+void SetOutput(const ResidentOutput& from, v1::ResidentOutput* to) {
+  to->set_matrix_id(from.into != nullptr ? from.into->id() : from.id);
+  if (from.ttl.has_value()) *to->mutable_ttl() = DurationToProto(*from.ttl);
 }
 
 v1::Precision ToProto(SgemmCall::Precision precision) {
@@ -112,7 +120,7 @@ v1::Precision ToProto(SgemmCall::Precision precision) {
 }  // namespace
 
 grpc::ByteBuffer EncodeSgemm(const SgemmCall& call, const ProductSize& size,
-                             LentMemory* lent) {
+                             const SharedBlocks& shared, LentMemory* lent) {
   v1::SgemmRequest scalars;
   scalars.set_transpose_a(call.transpose_a);
   scalars.set_transpose_b(call.transpose_b);
@@ -123,16 +131,27 @@ grpc::ByteBuffer EncodeSgemm(const SgemmCall& call, const ProductSize& size,
   if (call.priority == SgemmCall::Priority::kBulk) {
     scalars.set_priority(v1::PRIORITY_BULK);
   }
+  scalars.set_request_id(call.request_id);
+  if (call.resident_output.has_value()) {
+    SetOutput(*call.resident_output,
+              scalars.mutable_output()->mutable_resident());
+  } else if (const SharedPlace place = shared.Find(call.output);
+             place.block != nullptr) {
+    auto* to = scalars.mutable_output()->mutable_shared_memory();
+    SetSlice(place, to->mutable_slice());
+    to->set_leading_dimension(LeadingDimension(call.output));
+  }
 
   Message message(lent);
   scalars.AppendToString(message.text());
-  AddOperand(v1::SgemmRequest::kAFieldNumber, call.a, &message);
-  AddOperand(v1::SgemmRequest::kBFieldNumber, call.b, &message);
+  AddOperand(v1::SgemmRequest::kAFieldNumber, call.a, shared, &message);
+  AddOperand(v1::SgemmRequest::kBFieldNumber, call.b, shared, &message);
   if (call.beta != 0.0f) {
-    MatrixView c = call.c;
-    c.rows = size.m;  // a product with nothing in it needs no c
-    c.cols = size.n;
-    AddOperand(v1::SgemmRequest::kCFieldNumber, c, &message);
+    // A product with nothing in it needs no c.
+    const bool empty = size.m == 0 || size.n == 0;
+    AddOperand(v1::SgemmRequest::kCFieldNumber,
+               empty ? Operand(nullptr, size.m, size.n) : call.c, shared,
+               &message);
   }
   return message.Finish();
 }

@@ -120,6 +120,15 @@ std::string ErrorReason(const absl::Status& status) {
   return Detach(status, &detail) ? detail.reason() : "";
 }
 
+std::string MissingResource(const absl::Status& status,
+                            absl::string_view type) {
+  google::rpc::ResourceInfo detail;
+  if (!Detach(status, &detail) || detail.resource_type() != Text(type)) {
+    return "";
+  }
+  return detail.resource_name();
+}
+
 std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
   google::rpc::RetryInfo info;
   if (!Detach(status, &info)) return std::nullopt;

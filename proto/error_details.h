@@ -54,6 +54,9 @@ std::string QuotaSubject(const absl::Status& status);
 // The reason in a status's ErrorInfo; empty where there is none.
 std::string ErrorReason(const absl::Status& status);
 
+// The name in a status's ResourceInfo, if that is of `type`; else empty.
+std::string MissingResource(const absl::Status& status, absl::string_view type);
+
 // The delay in a status's RetryInfo; nullopt where there is none, and so no
 // retry is wanted.
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);

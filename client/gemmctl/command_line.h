@@ -4,18 +4,31 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/gemmctl/bench/bench_options.h"
 #include "gemmd/client.h"
 
 namespace gemmd::gemmctl {
 
-enum class Command { kPrint, kMultiply, kBench, kInfo, kKernels, kHealth };
+enum class Command {
+  kPrint,
+  kMultiply,
+  kBench,
+  kInfo,
+  kKernels,
+  kHealth,
+  kUpload,
+  kDownload,
+  kMatrices,
+  kDelete,
+};
 
-// `gemmctl multiply`.
+// `gemmctl multiply`. A matrix is a file or, as @ID, on the server.
 struct MultiplyOptions {
-  std::string a;  // files
+  std::string a;
   std::string b;
   std::string c;  // empty: none
   std::string output;
@@ -25,17 +38,11 @@ struct MultiplyOptions {
   float beta = 0.0f;
 };
 
-// `gemmctl bench`: a closed loop.
-struct BenchOptions {
-  int64_t m = 1024;
-  int64_t n = 1024;
-  int64_t k = 1024;
-  bool transpose_a = false;
-  bool transpose_b = false;
-  int concurrency = 1;                         // calls in flight
-  absl::Duration duration = absl::Seconds(5);  // unless `count` is given
-  int64_t count = 0;                           // calls; 0: by duration
-  absl::Duration warmup = absl::Seconds(1);
+// `gemmctl upload`, `download` and `delete`.
+struct MatrixOptions {
+  std::string file;                           // .npy
+  std::vector<std::string> ids;               // one, but for `delete`
+  absl::Duration ttl = absl::ZeroDuration();  // 0: the server's
 };
 
 struct CommandLine {
@@ -48,6 +55,7 @@ struct CommandLine {
   bool json = false;
 
   MultiplyOptions multiply;
+  MatrixOptions matrix;
   BenchOptions bench;
   std::string health_service;
 };

@@ -11,11 +11,17 @@ namespace gemmd::gemmctl {
 // the product's file whole or not at all.
 int RunMultiply(const CommandLine& line);
 
-// Keeps a number of products in flight and measures them.
+// Keeps products on their way, at one pace after another, and measures them.
 int RunBench(const CommandLine& line);
 
 int RunInfo(const CommandLine& line);
 int RunKernels(const CommandLine& line);
+
+// Matrices on the server, of the client id that ClientId() tells.
+int RunUpload(const CommandLine& line);
+int RunDownload(const CommandLine& line);
+int RunMatrices(const CommandLine& line);
+int RunDelete(const CommandLine& line);
 
 // kOk when serving, kFailed when not.
 int RunHealth(const CommandLine& line);

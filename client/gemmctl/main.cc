@@ -26,6 +26,14 @@ int Main(int argc, const char* const* argv) {
       return RunKernels(*line);
     case Command::kHealth:
       return RunHealth(*line);
+    case Command::kUpload:
+      return RunUpload(*line);
+    case Command::kDownload:
+      return RunDownload(*line);
+    case Command::kMatrices:
+      return RunMatrices(*line);
+    case Command::kDelete:
+      return RunDelete(*line);
   }
   return kUsage;
 }

@@ -5,11 +5,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/gemmctl/client_id.h"
 #include "client/gemmctl/commands.h"
 #include "client/gemmctl/exit_code.h"
 #include "client/gemmctl/format.h"
@@ -22,12 +25,37 @@ namespace {
 
 constexpr absl::Duration kForever = absl::Hours(24 * 365);
 
-// What was read, and must live as long as the call.
-struct Inputs {
-  NpyMatrix a;
-  NpyMatrix b;
-  NpyMatrix c;
+// A matrix of the command line, as a file or, once that is asked for, on the
+// server.
+struct Input {
+  NpyMatrix file;
+  ResidentMatrix resident;
+
+  int64_t rows() const { return resident ? resident.rows() : file.rows(); }
+  int64_t cols() const { return resident ? resident.cols() : file.cols(); }
+  bool transposed() const { return !resident && file.transposed; }
+  Operand operand() const {
+    return resident ? Operand(resident) : Operand(file.stored.view());
+  }
 };
+
+// What must live as long as the call.
+struct Inputs {
+  Input a;
+  Input b;
+  Input c;
+  ResidentMatrix output;  // an existing matrix to write into
+};
+
+// The id in "@ID"; empty: a file's name.
+std::string Id(const std::string& name) {
+  return name.size() > 1 && name[0] == '@' ? name.substr(1) : "";
+}
+
+bool NeedsServer(const MultiplyOptions& options) {
+  return !Id(options.a).empty() || !Id(options.b).empty() ||
+         !Id(options.c).empty() || !Id(options.output).empty();
+}
 
 std::string Shape(int64_t rows, int64_t cols) {
   return absl::StrCat(rows, " x ", cols);
@@ -52,10 +80,11 @@ absl::Status CheckOutput(const std::string& path) {
 
 absl::StatusOr<Inputs> ReadInputs(const MultiplyOptions& options) {
   Inputs inputs;
-  const auto read = [](const std::string& path, NpyMatrix* to) {
+  const auto read = [](const std::string& path, Input* to) {
+    if (!Id(path).empty()) return absl::OkStatus();
     absl::StatusOr<NpyMatrix> matrix = ReadNpy(path);
     if (!matrix.ok()) return matrix.status();
-    *to = *std::move(matrix);
+    to->file = *std::move(matrix);
     return absl::OkStatus();
   };
   absl::Status status = read(options.a, &inputs.a);
@@ -63,6 +92,24 @@ absl::StatusOr<Inputs> ReadInputs(const MultiplyOptions& options) {
   if (status.ok() && !options.c.empty()) status = read(options.c, &inputs.c);
   if (!status.ok()) return status;
   return inputs;
+}
+
+// The matrices that are on the server.
+absl::Status FindInputs(Client& client, const MultiplyOptions& options,
+                        Inputs* inputs) {
+  const auto find = [&](const std::string& name, ResidentMatrix* to) {
+    if (Id(name).empty()) return absl::OkStatus();
+    absl::StatusOr<ResidentMatrix> matrix = client.FindMatrix(Id(name));
+    if (!matrix.ok()) return matrix.status();
+    *to = *std::move(matrix);
+    return absl::OkStatus();
+  };
+  absl::Status status = find(options.a, &inputs->a.resident);
+  if (status.ok()) status = find(options.b, &inputs->b.resident);
+  if (status.ok()) status = find(options.c, &inputs->c.resident);
+  if (!status.ok()) return status;
+  status = find(options.output, &inputs->output);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;  // a new one
 }
 
 // The shapes in the words of the command line.
@@ -121,19 +168,26 @@ Matrix Transposed(const Matrix& x) {
 SgemmCall MakeCall(const CommandLine& line, Inputs* inputs) {
   const MultiplyOptions& options = line.multiply;
   // The wire has no transpose for C.
-  if (inputs->c.transposed) {
-    inputs->c = {.stored = Transposed(inputs->c.stored)};
+  if (inputs->c.transposed()) {
+    inputs->c.file = {.stored = Transposed(inputs->c.file.stored)};
+  }
+  std::optional<ResidentOutput> resident_output;
+  if (inputs->output) {
+    resident_output = ResidentOutput{.into = &inputs->output};
+  } else if (!Id(options.output).empty()) {
+    resident_output = ResidentOutput{.id = Id(options.output)};
   }
   return {
-      .a = inputs->a.stored.view(),
-      .b = inputs->b.stored.view(),
-      .c = options.c.empty() ? MatrixView{} : inputs->c.stored.view(),
-      .transpose_a = options.transpose_a != inputs->a.transposed,
-      .transpose_b = options.transpose_b != inputs->b.transposed,
+      .a = inputs->a.operand(),
+      .b = inputs->b.operand(),
+      .c = options.c.empty() ? Operand() : inputs->c.operand(),
+      .transpose_a = options.transpose_a != inputs->a.transposed(),
+      .transpose_b = options.transpose_b != inputs->b.transposed(),
       .alpha = options.alpha,
       .beta = options.beta,
       .precision = line.precision,
       .kernel = line.kernel,
+      .resident_output = resident_output,
   };
 }
 
@@ -180,11 +234,10 @@ absl::StatusOr<SgemmAnswer> MultiplyInTime(Client& client,
   return answer.get();
 }
 
-void Report(const CommandLine& line, const SgemmAnswer& answer, int64_t k,
-            const std::string& device) {
+void Report(const CommandLine& line, const SgemmAnswer& answer,
+            const client::ProductSize& size, const std::string& device) {
   const SgemmExecution& execution = answer.execution;
-  const int64_t m = answer.c.rows();
-  const int64_t n = answer.c.cols();
+  const auto [m, n, k] = size;
   if (line.json) {
     const JsonObject report =
         JsonObject()
@@ -231,25 +284,30 @@ void Report(const CommandLine& line, const SgemmAnswer& answer, int64_t k,
 int RunMultiply(const CommandLine& line) {
   const MultiplyOptions& options = line.multiply;
   absl::Status status = CheckBeta(options);
-  if (status.ok()) status = CheckOutput(options.output);
+  const bool to_file = Id(options.output).empty();
+  if (status.ok() && to_file) status = CheckOutput(options.output);
   if (!status.ok()) return Fail(status, kUsage);
   absl::StatusOr<Inputs> inputs = ReadInputs(options);
   if (!inputs.ok()) return Fail(inputs.status(), kUsage);
+  const bool needs_server = NeedsServer(options);
+  absl::StatusOr<std::unique_ptr<Client>> client =
+      needs_server ? ClientWithId(line.client) : Client::Create(line.client);
+  if (!client.ok()) return Fail(client.status(), kUsage);
+  if (needs_server) status = FindInputs(**client, options, &*inputs);
+  if (!status.ok()) return FailRemote(status);
   status = CheckShapes(*inputs, options);
   if (!status.ok()) return Fail(status, kUsage);
   const SgemmCall call = MakeCall(line, &*inputs);
   const absl::StatusOr<client::ProductSize> size = client::CheckCall(call);
   if (!size.ok()) return Fail(size.status(), kUsage);
 
-  absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(line.client);
-  if (!client.ok()) return Fail(client.status(), kUsage);
-  const absl::StatusOr<SgemmAnswer> answer =
+  absl::StatusOr<SgemmAnswer> answer =
       MultiplyInTime(**client, call, line.client);
   if (!answer.ok()) return FailRemote(answer.status());
-  status = WriteNpy(options.output, answer->c.view());
+  if (answer->resident) answer->resident.Release();
+  if (to_file) status = WriteNpy(options.output, answer->c.view());
   if (!status.ok()) return Fail(status, kFailed);
-  Report(line, *answer, size->k,
-         DeviceName(**client, answer->execution.device));
+  Report(line, *answer, *size, DeviceName(**client, answer->execution.device));
   return kOk;
 }
 

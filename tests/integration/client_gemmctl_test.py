@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import tempfile
 import threading
 import time
@@ -30,6 +31,8 @@ class Folder(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+        # Who gemmctl says it is; another user in each test.
+        os.environ["XDG_STATE_HOME"] = str(self.folder / "state")
         self.a = self.save("a.npy", self.matrix(5, 7))
         self.b = self.save("b.npy", self.matrix(7, 3))
 
@@ -165,6 +168,38 @@ class WithoutServerTest(Folder):
                                   "refused", "check that gemmd runs")
                 self.assertLess(time.monotonic() - begin, 3)
         self.assert_no_output()
+
+    def test_completion_is_a_script_that_completes(self):
+        script = self.gemmctl("completion").stdout
+
+        def complete(*words):
+            line = " ".join(f"'{word}'" for word in ("gemmctl", *words))
+            result = subprocess.run(
+                ["bash", "-c", f"{script}\nCOMP_WORDS=({line}) "
+                 f"COMP_CWORD={len(words)}\n_gemmctl\n"
+                 "printf '%s\\n' \"${COMPREPLY[@]}\""],
+                capture_output=True, text=True, cwd=self.folder, check=True)
+            self.assertEqual(result.stderr, "")
+            return result.stdout.split()
+
+        self.assertEqual(complete("mul"), ["multiply"])
+        self.assertIn("--concurrency", complete("bench", "--c"))
+        self.assertNotIn("--concurrency", complete("multiply", "--c"))
+        self.assertIn("--server", complete("info", "--s"))
+        self.assertEqual(complete("multiply", "a."), ["a.npy"])
+        self.assertEqual(complete("bench", "--operands", "resident-"),
+                         ["resident-b"])
+
+    def test_bench_flags_that_contradict_or_cannot_be(self):
+        (self.folder / "bad").write_text("16 -1\n")
+        for flags in (["--rate", "5", "--concurrency", "2"], ["--poisson"],
+                      ["--count", "5", "--duration", "1s"],
+                      ["--csv", "--json"], ["--concurrency", "4:1:x2"],
+                      ["--concurrency", "0"], ["--rate", "1:9:x1"],
+                      ["--operands", "nowhere"], ["--verify", "2"],
+                      ["--shape-file", "bad"], ["--shape-file", "nosuch"]):
+            result = self.gemmctl("bench", *flags)
+            self.assert_fails(result, USAGE)
 
     def test_help_and_version(self):
         for arguments in (["--help"], ["multiply", "--help"], ["--version"]):
@@ -353,6 +388,139 @@ class WithServerTest(Folder):
     def test_bench_ends_at_an_error(self):
         result = self.ask("bench", "--kernel", "warp_drive")
         self.assert_fails(result, REJECTED, "warp_drive")
+
+
+    def test_bench_steps_through_a_range(self):
+        result = self.ask("bench", "--shape", "16", "--concurrency", "1:4:x2",
+                          "--duration", "50ms", "--warmup", "10ms", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        steps = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual([step["concurrency"] for step in steps], [1, 2, 4])
+        text = self.ask("bench", "--shape", "16", "--concurrency", "1:2:+1",
+                        "--duration", "50ms", "--warmup", "10ms").stdout
+        self.assertRegex(text, r"CONCURRENCY.*\n +1 .*\n +2 ")
+        table = self.ask("bench", "--shape", "16", "--concurrency", "1:2:+1",
+                         "--duration", "50ms", "--warmup", "10ms",
+                         "--csv").stdout
+        head, *rows = [line.split(",") for line in table.splitlines()]
+        self.assertEqual([row[head.index("concurrency")] for row in rows],
+                         ["1", "2"])
+        self.assertTrue(all(len(row) == len(head) for row in rows))
+
+    def test_bench_keeps_an_open_loops_rate(self):
+        for arrivals in ([], ["--poisson"]):
+            result = self.ask("bench", "--shape", "8", "--rate", "100",
+                              "--duration", "1.5s", "--warmup", "100ms",
+                              "--json", *arrivals)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            # Six standard deviations of 150 random arrivals.
+            self.assertAlmostEqual(report["requests"], 150, delta=74)
+            self.assertEqual(report["rate"], 100)
+
+    def test_bench_counts_what_an_overload_delays(self):
+        # One in flight, asked for more than can be: later and later.
+        result = self.ask("bench", "--shape", "128", "--rate", "50000",
+                          "--max-in-flight", "1", "--duration", "500ms",
+                          "--warmup", "10ms", "--json")
+        report = json.loads(result.stdout)
+        self.assertGreater(report["late"], 0)
+        self.assertLess(report["requests"], 25000)
+        # The wait counts; the server's own stages are a small part of it.
+        self.assertGreater(report["latency_seconds"]["p50"], 0.05)
+        self.assertLess(sum(report["mean_stage_seconds"].values()), 0.05)
+
+    def test_bench_verifies_with_the_operands_anywhere(self):
+        for where in ("inline", "resident-b", "resident"):
+            result = self.ask("bench", "--shape", "40x50x60", "--count", "20",
+                              "--operands", where, "--verify", "1",
+                              "--warmup", "10ms", "--json", "--transpose-b")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertEqual(report["operands"], where)
+            self.assertEqual(report["verified"], 1 if where == "resident"
+                             else 20)
+        # What it used is dropped.
+        self.assertEqual(json.loads(self.ask("matrices", "--json").stdout), [])
+
+    def test_bench_draws_shapes_from_a_file(self):
+        (self.folder / "shapes").write_text("# two\n8x9x10 3\n\n16 # one\n")
+        result = self.ask("bench", "--shape-file", "shapes", "--count", "50",
+                          "--warmup", "10ms", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        shapes = json.loads(result.stdout)["shapes"]
+        self.assertEqual(shapes, [{"m": 8, "n": 9, "k": 10, "weight": 3},
+                                  {"m": 16, "n": 16, "k": 16, "weight": 1}])
+
+    def test_bench_waits_until_it_is_stable(self):
+        result = self.ask("bench", "--shape", "16", "--stability", "100",
+                          "--duration", "50ms", "--warmup", "10ms", "--json")
+        report = json.loads(result.stdout)
+        self.assertGreaterEqual(report["windows"], 3)
+        result = self.ask("bench", "--shape", "16", "--stability", "0.001",
+                          "--max-windows", "4", "--duration", "20ms",
+                          "--warmup", "10ms", "--json")
+        report = json.loads(result.stdout)
+        self.assertEqual((report["windows"], report["stable"]), (4, False))
+
+    def test_a_matrix_is_uploaded_used_and_brought_back(self):
+        uploaded = self.ask("upload", "b.npy", "--id", "weights")
+        self.assertEqual((uploaded.returncode, uploaded.stdout),
+                         (0, "weights\n"), uploaded.stderr)
+        listed = json.loads(self.ask("matrices", "--json").stdout)
+        self.assertEqual([(x["id"], x["rows"], x["cols"]) for x in listed],
+                         [("weights", 7, 3)])
+        self.assertIn("7 x 3", self.ask("matrices").stdout)
+        # A file times the matrix, to a file and to the server.
+        for output in ("c.npy", "@product"):
+            result = self.ask("multiply", "a.npy", "@weights", "-o", output)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        self.ask("download", "product", "-o", "d.npy")
+        c = np.load(self.folder / "c.npy")
+        np.testing.assert_allclose(c, self.a @ self.b, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(c, np.load(self.folder / "d.npy"))
+        # Added to what is there.
+        result = self.ask("multiply", "a.npy", "@weights", "-o", "@product",
+                          "--c", "@product", "--beta", "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.ask("download", "product", "-o", "d.npy")
+        np.testing.assert_allclose(np.load(self.folder / "d.npy"), c + c,
+                                   rtol=1e-5, atol=1e-5)
+        self.assertEqual(self.ask("delete", "weights", "product").returncode, 0)
+        self.assertEqual(json.loads(self.ask("matrices", "--json").stdout), [])
+
+    def test_a_matrix_in_fortran_order_is_the_same_matrix(self):
+        self.save("x.npy", np.asfortranarray(self.b))
+        identifier = self.ask("upload", "x.npy").stdout.strip()
+        self.ask("download", identifier, "-o", "y.npy")
+        np.testing.assert_array_equal(np.load(self.folder / "y.npy"), self.b)
+        self.ask("delete", identifier)
+
+    def test_matrices_that_are_not_there(self):
+        for command in (["download", "nosuch", "-o", "c.npy"],
+                        ["delete", "nosuch"],
+                        ["multiply", "a.npy", "@nosuch", "-o", "c.npy"]):
+            self.assert_fails(self.ask(*command), REJECTED, "nosuch")
+        self.assert_fails(self.ask("upload", "b.npy", "--id", "no spaces"),
+                          USAGE, "no spaces", "A-Za-z0-9")
+        self.ask("upload", "b.npy", "--id", "taken")
+        self.assert_fails(self.ask("upload", "a.npy", "--id", "taken"),
+                          REJECTED, "taken")
+        self.assert_fails(
+            self.ask("multiply", "b.npy", "@taken", "-o", "c.npy"), USAGE,
+            "do not fit")
+        self.ask("delete", "taken")
+        self.assert_no_output()
+
+    def test_another_user_sees_nothing(self):
+        self.ask("upload", "b.npy", "--id", "mine")
+        mode = (self.folder / "state/gemmd/client-id").stat().st_mode
+        self.assertEqual(mode & 0o777, 0o600)
+        other = self.ask("matrices", "--json", "--client-id", "0" * 32)
+        self.assertEqual(json.loads(other.stdout), [])
+        self.assert_fails(self.ask("matrices", "--client-id", "me"), USAGE,
+                          "32 hex digits")
+        self.ask("delete", "mine")
 
 
 class ServerThatGoesTest(Folder):

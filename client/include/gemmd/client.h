@@ -4,31 +4,40 @@
 //   auto answer = (*client)->Sgemm({.a = a.view(), .b = b.view()});
 //   if (answer.ok()) Use(answer->c);
 //
+// A matrix of any size that the server's devices can hold: what is too large
+// for one message is uploaded in chunks, multiplied there and brought back.
+//
 // Errors are those of the wire contract (`gemmd.v1`), as absl::Status with the
 // server's own words: INVALID_ARGUMENT for a request that makes no sense
 // (mostly found here, before anything is sent), NOT_FOUND for an unknown
 // kernel, RESOURCE_EXHAUSTED for a full queue, OUT_OF_RANGE for what is too
 // large, UNAVAILABLE for no server or one that drains, DEADLINE_EXCEEDED,
-// CANCELLED, INTERNAL for a device that failed.
+// CANCELLED, INTERNAL for a device that failed, DATA_LOSS for a product that is
+// wrong (ClientOptions::verify_fraction).
 
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gemmd/matrix.h"
+#include "gemmd/resident_matrix.h"
 #include "gemmd/server_info.h"
 #include "gemmd/sgemm.h"
+#include "gemmd/shared_memory.h"
 
 namespace gemmd {
 
 namespace client {
-class Call;  // the library's own
-}
+class Operation;  // the library's own
+class Session;
+}  // namespace client
 
 // When a call that failed is tried again: on UNAVAILABLE, and on
 // RESOURCE_EXHAUSTED that carries google.rpc.RetryInfo; on nothing else. The
@@ -47,9 +56,16 @@ struct ClientOptions {
   // "host:port", "[ipv6]:port" or "unix:/path/of/socket".
   std::string address = "127.0.0.1:50051";
 
-  // Connections, 1 to 64. Calls go to the one with the fewest in flight. One
-  // connection keeps about one core busy on either side.
-  int connections = 1;
+  // Connections, at most 64; 0: one for every 4 cores of this machine, 1 to 4.
+  // A call goes to the one with the fewest in flight; large matrices are split
+  // over all. One connection keeps about one core busy on either side, and is
+  // made when it is needed.
+  int connections = 0;
+
+  // 32 hex digits in lower case: who this client is to the server, which keeps
+  // a client's matrices apart from those of others. Empty: 128 random bits.
+  // Whoever knows it can use the matrices, so treat it as a secret.
+  std::string id = {};
 
   // For calls that name none of their own, from the call to its answer,
   // connecting and retries included. May be infinite.
@@ -59,6 +75,13 @@ struct ClientOptions {
   absl::Duration connect_timeout = absl::Seconds(2);
 
   RetryPolicy retry = {};
+
+  // The part of the products, drawn at random, that is checked before it is
+  // handed out, 0 to 1: a wrong one (a bad device, a corrupted wire) becomes
+  // DATA_LOSS. See the README for what it costs, what it finds and what it
+  // cannot: products whose operands or output are out of this client's sight (a
+  // ResidentMatrix without a source) go unchecked, SgemmAnswer::verified false.
+  double verify_fraction = 0;
 };
 
 // A call in progress. Holding one is not needed: letting go of it does nothing
@@ -71,9 +94,9 @@ class SgemmHandle {
 
  private:
   friend class Client;
-  explicit SgemmHandle(std::shared_ptr<client::Call> call);
+  explicit SgemmHandle(std::shared_ptr<client::Operation> operation);
 
-  std::shared_ptr<client::Call> call_;
+  std::shared_ptr<client::Operation> operation_;
 };
 
 // Connections to one server.
@@ -108,12 +131,46 @@ class Client {
   absl::StatusOr<SgemmAnswer> Sgemm(const SgemmCall& call);
 
   // Multiplies and calls `done` exactly once, on a thread of the client's, also
-  // for errors found at once. `done` should return soon, since it holds up
-  // other answers; it may begin calls, but neither wait for one nor destroy the
-  // client. The call's operands and output must live until then.
+  // for errors found at once. How much is in flight is the caller's to bound;
+  // large products run one or two at a time, however many are begun. `done`
+  // should return soon, since it holds up other answers; it may begin calls,
+  // but neither wait for one nor destroy the client. With several connections,
+  // callbacks of several calls may run at once. The call's operands and output
+  // must live until then.
   SgemmHandle SgemmAsync(
       const SgemmCall& call,
       absl::AnyInvocable<void(absl::StatusOr<SgemmAnswer>)> done);
+
+  // Puts a copy of `source` on the server and waits until it can be used. In
+  // chunks of 1 MiB; a large one over all connections at once. Beside the
+  // errors above: ALREADY_EXISTS (UploadOptions::id), RESOURCE_EXHAUSTED when
+  // there is no room, OUT_OF_RANGE when there never will be.
+  absl::StatusOr<ResidentMatrix> Upload(const MatrixView& source,
+                                        const UploadOptions& options = {});
+
+  // Brings a matrix back, over all connections at once if it is large.
+  // NOT_FOUND when the server does not have it and the handle no source.
+  absl::StatusOr<Matrix> Download(const ResidentMatrix& matrix);
+
+  // The rows from `first_row` on, as many as `to` has, into `to`.
+  absl::Status Download(const ResidentMatrix& matrix, int64_t first_row,
+                        const MutableMatrixView& to);
+
+  // A handle of a matrix that this client id has on the server, which stays
+  // there when the handle goes. NOT_FOUND if there is none, or not complete.
+  absl::StatusOr<ResidentMatrix> FindMatrix(const std::string& id);
+
+  // All matrices of this client id, in order of id.
+  absl::StatusOr<std::vector<ResidentMatrix::Info>> ListMatrices();
+
+  // Drops a matrix by its id, for those that have no handle. What uses it now
+  // goes on. NOT_FOUND if there is none.
+  absl::Status DeleteMatrix(const std::string& id);
+
+  // Memory that the server reads and writes itself, for products of this
+  // client: the fastest way on one host. FAILED_PRECONDITION unless the address
+  // is a unix socket, UNAVAILABLE unless the server has --shared-memory.
+  absl::StatusOr<SharedMemory> ShareMemory(size_t bytes);
 
   // Asks the server what it is.
   absl::StatusOr<ServerInfo> GetServerInfo();
@@ -122,15 +179,17 @@ class Client {
   // ("liveness" and "readiness" are others).
   absl::StatusOr<ServerHealth> Health(const std::string& service = "");
 
-  // The random 128 bits, in 32 hex digits, that this client gives itself in
-  // the metadata `gemmd-client`: the server's quotas go by it.
+  // What this client calls itself in the metadata `gemmd-client`
+  // (ClientOptions::id): the server's quotas and matrices go by it.
   const std::string& id() const;
 
- private:
-  class Impl;
-  explicit Client(std::unique_ptr<Impl> impl);
+  // Connections that it may make (ClientOptions::connections).
+  int connections() const;
 
-  const std::unique_ptr<Impl> impl_;
+ private:
+  explicit Client(std::shared_ptr<client::Session> session);
+
+  const std::shared_ptr<client::Session> session_;
 };
 
 }  // namespace gemmd

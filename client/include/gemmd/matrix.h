@@ -24,6 +24,10 @@ struct MutableMatrixView {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t leading_dimension = 0;
+
+  operator MatrixView() const {  // NOLINT: meant to be implicit
+    return {data, rows, cols, leading_dimension};
+  }
 };
 
 // A packed row-major matrix that owns its numbers. Moves, does not copy.

@@ -8,8 +8,22 @@
 
 #include "absl/time/time.h"
 #include "gemmd/matrix.h"
+#include "gemmd/resident_matrix.h"
 
 namespace gemmd {
+
+// Leaves a product on the server instead of bringing it back.
+struct ResidentOutput {
+  // A matrix of the product's shape, which the product takes the place of; it
+  // may be an operand too. As `c` of the call, the product is added into it.
+  // Null: a new matrix, which comes in SgemmAnswer::resident. Once written to,
+  // a handle has no source any more (UploadOptions::source_lives).
+  ResidentMatrix* into = nullptr;
+
+  // For a new one, as in UploadOptions.
+  std::string id = {};
+  std::optional<absl::Duration> ttl = {};
+};
 
 // C = alpha * op(A) * op(B) + beta * C in single precision, BLAS semantics:
 // with beta == 0, C is not read; with alpha == 0, neither A nor B counts; a
@@ -26,9 +40,10 @@ struct SgemmCall {
     kBulk,  // uses what interactive work leaves
   };
 
-  MatrixView a = {};         // as stored: op(A) is m x k
-  MatrixView b = {};         // as stored: op(B) is k x n
-  MatrixView c = {};         // m x n; given exactly when beta != 0
+  // In the caller's memory (a MatrixView) or on the server (a ResidentMatrix).
+  Operand a = {};            // as stored: op(A) is m x k
+  Operand b = {};            // as stored: op(B) is k x n
+  Operand c = {};            // m x n; given exactly when beta != 0
   bool transpose_a = false;  // op(A) is the transpose of `a`
   bool transpose_b = false;
   float alpha = 1.0f;
@@ -46,6 +61,14 @@ struct SgemmCall {
   // own. May be the memory of `c`, and overlaps nothing else of the call. What
   // it holds after an error is not said.
   MutableMatrixView output = {};
+
+  // Given: C stays on the server, and `output` has no data.
+  std::optional<ResidentOutput> resident_output = {};
+
+  // At most 64 bytes; names an accumulation into a resident matrix, so that the
+  // server never applies it twice. Empty: the library draws one a call, and its
+  // own retries are safe. Give one to repeat a call that ended with an error.
+  std::string request_id = {};
 };
 
 // How the server ran a product.
@@ -62,13 +85,17 @@ struct SgemmExecution {
   absl::Duration compute;
   absl::Duration d2h;  // the product back
   absl::Duration encode;
+
+  bool replayed = false;  // an accumulation that had been applied before
 };
 
 // What came of an SgemmCall.
 struct SgemmAnswer {
   Matrix c;  // m x n, packed; empty when the call had an output of its own
+  ResidentMatrix resident;  // the new one that ResidentOutput asked for
   SgemmExecution execution;
   int attempts = 1;        // 1 plus the retries
+  bool verified = false;   // the product was checked, see ClientOptions
   absl::Duration elapsed;  // as the caller saw it, from the call on
 };
 

@@ -10,13 +10,12 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <random>
 #include <thread>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "proto/error_details.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/client_fixture.h"
 
 namespace gemmd {
 namespace {
@@ -24,20 +23,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-
-Matrix RandomMatrix(int64_t rows, int64_t cols) {
-  thread_local std::mt19937 random(std::random_device{}());
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Matrix x(rows, cols);
-  for (int64_t i = 0; i < rows * cols; ++i) x.data()[i] = uniform(random);
-  return x;
-}
-
-absl::Status Answer(grpc::ServerContext&, const v1::SgemmRequest& request,
-                    v1::SgemmResponse* response) {
-  Multiply(request, response);
-  return absl::OkStatus();
-}
 
 // Answers with `error` as often as said, then as it should.
 FakeServer::Handler FailTimes(int times, absl::Status error) {
@@ -85,18 +70,6 @@ class Gate {
   int waiting_ = 0;
 };
 
-std::unique_ptr<Client> NewClient(const ClientOptions& options) {
-  absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(options);
-  EXPECT_TRUE(client.ok()) << client.status();
-  return *std::move(client);
-}
-
-RetryPolicy QuickRetries() {
-  return {.max_attempts = 4,
-          .initial_backoff = absl::Milliseconds(1),
-          .max_backoff = absl::Milliseconds(4)};
-}
-
 // A port of loopback that nobody listens on, kept taken meanwhile.
 class DeadPort {
  public:
@@ -117,25 +90,6 @@ class DeadPort {
   const int fd_;
   std::string address_;
 };
-
-// What the server should answer, by the same arithmetic.
-std::vector<float> Expected(const Matrix& a, const Matrix& b) {
-  std::vector<float> c(a.rows() * b.cols());
-  for (int64_t i = 0; i < a.rows(); ++i) {
-    for (int64_t j = 0; j < b.cols(); ++j) {
-      double sum = 0;
-      for (int64_t l = 0; l < a.cols(); ++l) sum += double{a(i, l)} * b(l, j);
-      c[i * b.cols() + j] = static_cast<float>(sum);
-    }
-  }
-  return c;
-}
-
-bool SameBits(const Matrix& c, const std::vector<float>& expected) {
-  if (static_cast<size_t>(c.rows() * c.cols()) != expected.size()) return false;
-  return expected.empty() ||
-         std::memcmp(c.data(), expected.data(), 4 * expected.size()) == 0;
-}
 
 TEST(ClientTest, BringsTheServersBitsBack) {
   FakeServer server(Answer);
@@ -527,12 +481,13 @@ TEST(ClientTest, EndsLateOnlyWhileAStalledServerHoldsTheOperands) {
   const Matrix a(4000, 4000);  // far more than a socket takes
   absl::Notification ended;
   absl::Status status;
-  client->SgemmAsync(
-      {.a = a.view(), .b = a.view(), .timeout = absl::Milliseconds(300)},
-      [&](absl::StatusOr<SgemmAnswer> answer) {
-        status = answer.status();
-        ended.Notify();
-      });
+  std::jthread upload([&] {
+    status = client
+                 ->Upload(a.view(),
+                          {.digest = false, .timeout = absl::Milliseconds(300)})
+                 .status();
+    ended.Notify();
+  });
   EXPECT_FALSE(ended.WaitForNotificationWithTimeout(absl::Seconds(1)));
   server.ReadOn();
   EXPECT_TRUE(ended.WaitForNotificationWithTimeout(absl::Seconds(20)));
@@ -562,7 +517,12 @@ TEST(ClientTest, CreateRefusesWhatCannotBe) {
   }
   EXPECT_FALSE(
       Client::Create({.address = "unix:/" + std::string(107, 'x')}).ok());
-  EXPECT_FALSE(Client::Create({.connections = 0}).ok());
+  EXPECT_FALSE(Client::Create({.connections = -1}).ok());
+  EXPECT_FALSE(Client::Create({.id = "me"}).ok());
+  EXPECT_FALSE(Client::Create({.id = std::string(32, 'F')}).ok());
+  EXPECT_TRUE(Client::Create({.id = std::string(32, 'f')}).ok());
+  EXPECT_FALSE(Client::Create({.verify_fraction = 1.1}).ok());
+  EXPECT_FALSE(Client::Create({.verify_fraction = std::nan("")}).ok());
   EXPECT_FALSE(Client::Create({.connections = 65}).ok());
   EXPECT_FALSE(Client::Create({.timeout = absl::ZeroDuration()}).ok());
   EXPECT_FALSE(Client::Create({.retry = {.max_attempts = 0}}).ok());

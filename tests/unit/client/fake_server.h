@@ -13,12 +13,14 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gemmd/v1/gemm_service.grpc.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "proto/status.h"
+#include "tests/unit/client/fake_matrices.h"
 
 namespace gemmd {
 
@@ -98,6 +100,42 @@ class FakeServer final : public v1::GemmService::Service {
     return client_ids_;
   }
 
+  FakeMatrices& matrices() { return matrices_; }
+
+  // What came over the wire, of all calls.
+  struct Seen {
+    int uploads = 0;  // streams
+    int downloads = 0;
+    int info_calls = 0;
+    uint64_t uploaded_bytes = 0;
+    size_t largest_chunk = 0;
+    size_t largest_request = 0;  // of Sgemm
+    std::vector<std::string> request_ids;
+  };
+  Seen seen() const {
+    std::lock_guard<std::mutex> lock(mu_);
+    return seen_;
+  }
+
+  // What happens to the next uploads, before they are answered; OK: nothing.
+  void FailUploads(int times, absl::Status error) {
+    std::lock_guard<std::mutex> lock(mu_);
+    failing_uploads_ = times;
+    upload_error_ = std::move(error);
+  }
+  // The next answers to Sgemm are lost: the work is done, the client hears
+  // UNAVAILABLE.
+  void LoseAnswers(int times) {
+    std::lock_guard<std::mutex> lock(mu_);
+    lost_answers_ = times;
+  }
+
+  // All matrices are lost at these requests (Sgemm and Download, from 1 on).
+  void LoseMatricesAt(std::set<int> requests) {
+    std::lock_guard<std::mutex> lock(mu_);
+    losses_ = std::move(requests);
+  }
+
   v1::GetServerInfoResponse info;  // before the first call
   bool serving = true;             // likewise
 
@@ -134,12 +172,51 @@ class FakeServer final : public v1::GemmService::Service {
         client_ids_.emplace(id->second.data(), id->second.size());
       }
     }
-    return ToGrpcStatus(handler_(*context, *request, response));
+    return ToGrpcStatus(Run(*context, *request, response));
+  }
+
+  void MaybeLoseMatrices() {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (losses_.count(++requests_) > 0) matrices_.Clear();
+  }
+
+  absl::Status Run(grpc::ServerContext& context, v1::SgemmRequest request,
+                   v1::SgemmResponse* response);
+
+  grpc::Status UploadMatrix(grpc::ServerContext* context,
+                            grpc::ServerReader<v1::UploadMatrixRequest>* reader,
+                            v1::UploadMatrixResponse* response) final;
+
+  grpc::Status DownloadMatrix(
+      grpc::ServerContext*, const v1::DownloadMatrixRequest* request,
+      grpc::ServerWriter<v1::DownloadMatrixResponse>* writer) final;
+
+  grpc::Status ListMatrices(grpc::ServerContext*,
+                            const v1::ListMatricesRequest*,
+                            v1::ListMatricesResponse* response) final {
+    for (const std::string& id : matrices_.ids()) {
+      const auto entry = matrices_.Find(id);
+      v1::Matrix* matrix = response->add_matrices();
+      matrix->set_matrix_id(id);
+      matrix->set_complete(entry.ok());
+      if (!entry.ok()) continue;
+      matrix->set_rows(entry->rows);
+      matrix->set_cols(entry->cols);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status DeleteMatrix(grpc::ServerContext*,
+                            const v1::DeleteMatrixRequest* request,
+                            v1::DeleteMatrixResponse*) final {
+    return ToGrpcStatus(matrices_.Delete(request->matrix_id()));
   }
 
   grpc::Status GetServerInfo(grpc::ServerContext*,
                              const v1::GetServerInfoRequest*,
                              v1::GetServerInfoResponse* response) final {
+    std::lock_guard<std::mutex> lock(mu_);
+    ++seen_.info_calls;
     *response = info;
     return grpc::Status::OK;
   }
@@ -147,11 +224,19 @@ class FakeServer final : public v1::GemmService::Service {
   const Handler handler_;
   Health health_;
   std::string address_;
+  FakeMatrices matrices_;
   std::unique_ptr<grpc::Server> server_;
   mutable std::mutex mu_;
   int calls_ = 0;                     // guarded by mu_
   std::set<std::string> peers_;       // guarded by mu_
   std::set<std::string> client_ids_;  // guarded by mu_
+  Seen seen_;                         // guarded by mu_
+  int failing_uploads_ = 0;           // guarded by mu_
+  absl::Status upload_error_;         // guarded by mu_
+  int lost_answers_ = 0;              // guarded by mu_
+  std::set<int> losses_;              // guarded by mu_
+  int requests_ = 0;                  // guarded by mu_
+  std::set<std::string> applied_;     // request ids; guarded by mu_
 };
 
 }  // namespace gemmd

@@ -97,17 +97,36 @@ TEST(SgemmCheckTest, TheOutputHasTheProductsShape) {
                 {"output has the leading dimension 2"});
 }
 
-TEST(SgemmCheckTest, WhatNoMessageHoldsIsOutOfRangeWithAWayOut) {
-  // The first size whose numbers no longer fit beside the rest.
-  const int64_t most = kMaxNumberBytes / sizeof(float) - 4;
-  EXPECT_TRUE(CheckCall({.a = View(1, most), .b = View(most, 0)}).ok());
-  ExpectRefused({.a = View(1, most + 5), .b = View(most + 5, 0)},
-                absl::StatusCode::kOutOfRange, {"this request", "split"});
-  ExpectRefused({.a = View(40'000, 1), .b = View(1, 40'000)},
-                absl::StatusCode::kOutOfRange, {"the answer", "6400000000"});
-  ExpectRefused(
+TEST(SgemmCheckTest, AnySizeIsValidThatMemoryCanHold) {
+  const int64_t large = int64_t{1} << 20;
+  EXPECT_TRUE(
+      CheckCall({.a = View(large, large), .b = View(large, large)}).ok());
+  ExpectInvalid(
       {.a = View(int64_t{1} << 62, 0), .b = View(0, int64_t{1} << 62)},
-      absl::StatusCode::kOutOfRange, {"the answer"});
+      {"the product is", "memory"});
+}
+
+TEST(SgemmCheckTest, OutputsOfTwoKindsContradict) {
+  ExpectInvalid({.a = View(2, 4),
+                 .b = View(4, 3),
+                 .output = {memory, 2, 3, 0},
+                 .resident_output = ResidentOutput{}},
+                {"output", "resident_output", "one of them"});
+  ResidentMatrix none;
+  ExpectInvalid({.a = View(2, 4),
+                 .b = View(4, 3),
+                 .resident_output = ResidentOutput{.into = &none}},
+                {"into refers to no matrix"});
+  ExpectInvalid({.a = View(2, 4),
+                 .b = View(4, 3),
+                 .resident_output = ResidentOutput{.id = "no spaces"}},
+                {"no spaces", "A-Za-z0-9"});
+}
+
+TEST(SgemmCheckTest, RefusesARequestIdThatIsTooLong) {
+  ExpectInvalid(
+      {.a = View(2, 4), .b = View(4, 3), .request_id = std::string(65, 'x')},
+      {"65 bytes", "at most 64"});
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ v1::SgemmRequest Sent(const SgemmCall& call) {
   EXPECT_TRUE(size.ok()) << size.status();
   LentMemory lent;
   v1::SgemmRequest request;
-  EXPECT_TRUE(
-      request.ParseFromString(Flatten(EncodeSgemm(call, *size, &lent))));
+  EXPECT_TRUE(request.ParseFromString(
+      Flatten(EncodeSgemm(call, *size, SharedBlocks(), &lent))));
   return request;
 }
 
@@ -96,9 +96,9 @@ TEST(SgemmEncodeTest, ProtobufReadsEveryField) {
   EXPECT_EQ(request.kernel(), "naive");
   EXPECT_EQ(request.priority(), v1::PRIORITY_BULK);
   EXPECT_FALSE(request.has_output());
-  ExpectNumbers(request.a(), call.a);
-  ExpectNumbers(request.b(), call.b);
-  ExpectNumbers(request.c(), call.c);
+  ExpectNumbers(request.a(), call.a.view());
+  ExpectNumbers(request.b(), call.b.view());
+  ExpectNumbers(request.c(), call.c.view());
 }
 
 TEST(SgemmEncodeTest, DefaultsAreLeftOut) {
@@ -124,8 +124,8 @@ TEST(SgemmEncodeTest, EverySizeAndPaddingIsReadBack) {
     const SgemmCall call = {.a = {a.data(), m, k, lda},
                             .b = {b.data(), k, n, ldb}};
     const v1::SgemmRequest request = Sent(call);
-    ExpectNumbers(request.a(), call.a);
-    ExpectNumbers(request.b(), call.b);
+    ExpectNumbers(request.a(), call.a.view());
+    ExpectNumbers(request.b(), call.b.view());
   }
 }
 
@@ -145,7 +145,8 @@ TEST(SgemmEncodeTest, PackedOperandsAreSentFromWhereTheyLie) {
                           .b = {b.data(), 100, 100, 120}};  // padded
   LentMemory lent;
   {
-    const grpc::ByteBuffer request = EncodeSgemm(call, *CheckCall(call), &lent);
+    const grpc::ByteBuffer request =
+        EncodeSgemm(call, *CheckCall(call), SharedBlocks(), &lent);
     EXPECT_FALSE(lent.AllReturned());
     std::vector<grpc::Slice> slices;
     ASSERT_TRUE(request.Dump(&slices).ok());
@@ -199,8 +200,9 @@ TEST(SgemmDecodeTest, ReadsWhatProtobufWritesHoweverItIsSliced) {
     grpc::ByteBuffer answer = InSlices(
         Response(m, n, numbers).SerializeAsString(), 1 + random() % 99, random);
     SgemmExecution execution;
-    const absl::Status status = DecodeSgemm(&answer, {.m = m, .n = n},
-                                            {c.data(), m, n, ld}, &execution);
+    const MutableMatrixView to = {c.data(), m, n, ld};
+    const absl::Status status =
+        DecodeSgemm(&answer, {.m = m, .n = n}, &to, &execution);
     ASSERT_TRUE(status.ok()) << status;
     for (int64_t i = 0; i < m; ++i) {
       const float* const row = c.data() + i * ld;
@@ -230,9 +232,10 @@ TEST(SgemmDecodeTest, TakesFieldsInAnyOrderAndUnknownOnes) {
       InSlices(c_only.SerializeAsString() + unknown + rest.SerializeAsString(),
                3, random);
   std::vector<float> c(6);
+  const MutableMatrixView to = {c.data(), 2, 3, 0};
   SgemmExecution execution;
   const absl::Status status =
-      DecodeSgemm(&answer, {.m = 2, .n = 3}, {c.data(), 2, 3, 0}, &execution);
+      DecodeSgemm(&answer, {.m = 2, .n = 3}, &to, &execution);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(std::memcmp(c.data(), numbers.data(), 24), 0);
 }
@@ -241,6 +244,7 @@ TEST(SgemmDecodeTest, RefusesAnAnswerOfAnotherShape) {
   std::mt19937 random(Seed());
   const std::vector<float> numbers = RandomBits(6);
   std::vector<float> c(6);
+  const MutableMatrixView to = {c.data(), 2, 3, 0};
   SgemmExecution execution;
   for (const v1::SgemmResponse& wrong :
        {Response(3, 2, numbers), Response(2, 3, RandomBits(5)),
@@ -248,7 +252,7 @@ TEST(SgemmDecodeTest, RefusesAnAnswerOfAnotherShape) {
         v1::SgemmResponse()}) {
     grpc::ByteBuffer answer = InSlices(wrong.SerializeAsString(), 9, random);
     const absl::Status status =
-        DecodeSgemm(&answer, {.m = 2, .n = 3}, {c.data(), 2, 3, 0}, &execution);
+        DecodeSgemm(&answer, {.m = 2, .n = 3}, &to, &execution);
     EXPECT_TRUE(absl::IsInternal(status)) << wrong.ShortDebugString();
   }
 }
@@ -257,12 +261,11 @@ TEST(SgemmDecodeTest, RefusesEveryTruncationAndSurvivesEveryMutation) {
   std::mt19937 random(Seed());
   const std::string good = Response(2, 3, RandomBits(6)).SerializeAsString();
   std::vector<float> c(6);
+  const MutableMatrixView to = {c.data(), 2, 3, 0};
   SgemmExecution execution;
   for (size_t bytes = 0; bytes < good.size(); ++bytes) {
     grpc::ByteBuffer answer = InSlices(good.substr(0, bytes), 9, random);
-    EXPECT_FALSE(
-        DecodeSgemm(&answer, {.m = 2, .n = 3}, {c.data(), 2, 3, 0}, &execution)
-            .ok())
+    EXPECT_FALSE(DecodeSgemm(&answer, {.m = 2, .n = 3}, &to, &execution).ok())
         << bytes;
   }
   // Protobuf writes each name that is no UTF-8 to the log.
@@ -274,8 +277,7 @@ TEST(SgemmDecodeTest, RefusesEveryTruncationAndSurvivesEveryMutation) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
     }
     grpc::ByteBuffer answer = InSlices(bytes, 9, random);
-    (void)DecodeSgemm(&answer, {.m = 2, .n = 3}, {c.data(), 2, 3, 0},
-                      &execution);
+    (void)DecodeSgemm(&answer, {.m = 2, .n = 3}, &to, &execution);
   }
   google::protobuf::SetLogHandler(log);
 }

@@ -1,0 +1,301 @@
+#include "client/product.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "client/residence.h"
+#include "client/sgemm_wire.h"
+#include "client/transfer.h"
+#include "proto/error_details.h"
+
+namespace gemmd::client {
+namespace {
+
+// Any server takes this much in a message.
+constexpr uint64_t kAlwaysInline = uint64_t{1} << 20;
+// Of a message, for everything but the numbers.
+constexpr uint64_t kMessageRoom = 4096;
+// What is uploaded for one product lives so long if its client dies.
+constexpr absl::Duration kMinTemporaryTtl = absl::Minutes(5);
+constexpr absl::Duration kMaxTemporaryTtl = absl::Hours(1);
+constexpr char kRegionType[] = "gemmd.v1.SharedMemorySlice";
+constexpr char kMatrixType[] = "gemmd.v1.Matrix";
+// A product has three operands; more often than that, it is no accident.
+constexpr int kMaxRestores = 4;
+
+// Of one message's numbers.
+uint64_t InlineLimit(const ServerInfo::Limits& limits) {
+  const uint64_t bytes =
+      limits.max_inline_bytes == 0 ? kMaxNumberBytes : limits.max_inline_bytes;
+  return std::min(bytes, kMaxNumberBytes) - std::min(bytes, kMessageRoom);
+}
+
+// Where the operand's numbers are in memory, if they are.
+std::optional<MatrixView> InMemory(const Operand& x) {
+  return x.residence() == nullptr ? x.view() : x.residence()->source();
+}
+
+}  // namespace
+
+Product::Product(Session* session, const SgemmCall& call, Operation* operation)
+    : session_(session),
+      operation_(operation),
+      call_(call),
+      output_(call.output) {}
+
+ResidentMatrix Product::NewMatrix(std::string id, int64_t rows, int64_t cols,
+                                  bool owned) {
+  return ResidentMatrix(std::make_shared<Residence>(session_->weak_from_this(),
+                                                    std::move(id), rows, cols,
+                                                    owned, std::nullopt));
+}
+
+absl::Duration Product::TemporaryTtl() const {
+  return std::clamp(operation_->timeout(), kMinTemporaryTtl, kMaxTemporaryTtl);
+}
+
+absl::Status Product::Prepare() {
+  const absl::StatusOr<ProductSize> size = CheckCall(call_);
+  if (!size.ok()) return size.status();
+  size_ = *size;
+  if (!call_.resident_output.has_value()) {
+    DrawCheck();
+    return absl::OkStatus();
+  }
+  ResidentOutput& to = *call_.resident_output;
+  if (to.into != nullptr) {
+    Operand(*to.into).residence()->Written();
+    if (call_.beta != 0 && call_.request_id.empty()) {
+      call_.request_id = NewId();
+    }
+    return absl::OkStatus();
+  }
+  // Under an id of the caller's there may be a matrix already, which is only
+  // ours when the product has taken its place.
+  const bool minted = to.id.empty();
+  if (minted) to.id = NewId();
+  new_output_ = NewMatrix(to.id, size_.m, size_.n, /*owned=*/minted);
+  return absl::OkStatus();
+}
+
+void Product::DrawCheck() {
+  absl::BitGen random;
+  if (!absl::Bernoulli(random, session_->options().verify_fraction)) return;
+  const std::optional<MatrixView> a = InMemory(call_.a);
+  const std::optional<MatrixView> b = InMemory(call_.b);
+  const std::optional<MatrixView> c = InMemory(call_.c);
+  if (!a.has_value() || !b.has_value() || !c.has_value()) return;
+  check_.emplace(ProductCheck::Factors{.a = *a,
+                                       .b = *b,
+                                       .c = *c,
+                                       .transpose_a = call_.transpose_a,
+                                       .transpose_b = call_.transpose_b,
+                                       .alpha = call_.alpha,
+                                       .beta = call_.beta,
+                                       .precision = call_.precision,
+                                       .size = size_},
+                 absl::Uniform<uint64_t>(random));
+}
+
+uint64_t Product::InlineBytes(const Operand& x) const {
+  const bool travels = x.residence() == nullptr &&
+                       session_->shared().Find(x.view()).block == nullptr;
+  return travels ? PackedBytes(x.view()) : 0;
+}
+
+bool Product::IsOutputShared() const {
+  return session_->shared().Find(call_.output).block != nullptr;
+}
+
+bool Product::IsOneRequest() const {
+  const std::optional<ServerInfo::Limits> limits = session_->KnownLimits();
+  const uint64_t limit =
+      limits.has_value() ? InlineLimit(*limits) : kAlwaysInline;
+  const uint64_t request =
+      InlineBytes(call_.a) + InlineBytes(call_.b) + InlineBytes(call_.c);
+  const uint64_t answer = call_.resident_output.has_value() || IsOutputShared()
+                              ? 0
+                              : sizeof(float) * size_.m * size_.n;
+  return std::max(request, answer) <= limit;
+}
+
+grpc::ByteBuffer Product::Encode(LentMemory* lent) {
+  sent_.clear();
+  sent_regions_.clear();
+  for (const Operand* x : {&call_.a, &call_.b, &call_.c}) {
+    if (x->residence() != nullptr) {
+      sent_.push_back({x->residence(), x->residence()->restored()});
+    } else {
+      NoteShared(x->view());
+    }
+  }
+  NoteShared(call_.output);
+  return EncodeSgemm(call_, size_, session_->shared(), lent);
+}
+
+void Product::NoteShared(const MatrixView& x) {
+  const SharedPlace place = session_->shared().Find(x);
+  if (place.block == nullptr) return;
+  sent_regions_.push_back({place.block, place.block->region_id()});
+}
+
+absl::StatusOr<SgemmAnswer> Product::Decode(grpc::ByteBuffer response,
+                                            int attempts) {
+  SgemmAnswer answer;
+  answer.attempts = attempts;
+  const bool here = !call_.resident_output.has_value() && !IsOutputShared();
+  MutableMatrixView c = output_;
+  if (here && c.data == nullptr) {
+    answer.c = Matrix(size_.m, size_.n);
+    c = answer.c.mutable_view();
+  }
+  absl::Status status =
+      DecodeSgemm(&response, size_, here ? &c : nullptr, &answer.execution);
+  if (status.ok() && fetch_output_) status = FetchAnswer(&answer);
+  if (status.ok()) status = Verify(&answer);
+  if (!status.ok()) return status;
+  if (new_output_ && !fetch_output_) {
+    new_output_.residence_->SetOwned(true);
+    answer.resident = std::move(new_output_);
+  }
+  answer.elapsed = operation_->elapsed();
+  return answer;
+}
+
+absl::Status Product::FetchAnswer(SgemmAnswer* answer) {
+  MutableMatrixView c = output_;
+  if (c.data == nullptr) {
+    answer->c = Matrix(size_.m, size_.n);
+    c = answer->c.mutable_view();
+  }
+  return Download(*session_, new_output_.id(), 0, c, operation_);
+}
+
+absl::Status Product::Verify(SgemmAnswer* answer) {
+  if (!check_.has_value()) return absl::OkStatus();
+  answer->verified = true;
+  return check_->Check(output_.data != nullptr ? output_ : answer->c.view());
+}
+
+bool Product::MayRestore(const absl::Status& status) const {
+  if (!absl::IsNotFound(status) || operation_->cancelled()) return false;
+  if (!MissingResource(status, kRegionType).empty()) {
+    return !sent_regions_.empty();
+  }
+  const std::string id = MissingResource(status, kMatrixType);
+  if (fetch_output_ && id == new_output_.id()) return true;
+  return std::any_of(sent_.begin(), sent_.end(), [&](const Sent& sent) {
+    return sent.residence->id() == id && sent.residence->source().has_value();
+  });
+}
+
+absl::Status Product::Restore(const absl::Status& missing) {
+  if (!MissingResource(missing, kRegionType).empty()) {
+    absl::Status status;
+    for (const SentRegion& sent : sent_regions_) {
+      if (status.ok()) status = sent.block->Renew(sent.region_id);
+    }
+    return status;
+  }
+  const std::string id = MissingResource(missing, kMatrixType);
+  for (const Sent& sent : sent_) {
+    if (sent.residence->id() != id) continue;
+    return sent.residence->Restore(*session_, sent.restored, operation_);
+  }
+  // The answer was lost between product and download: multiply again.
+  return absl::OkStatus();
+}
+
+absl::Status Product::MakeResident(Operand* operand) {
+  const MatrixView view = operand->view();
+  const UploadTarget target = {.id = NewId(), .ttl = TemporaryTtl()};
+  auto residence = std::make_shared<Residence>(
+      session_->weak_from_this(), target.id, view.rows, view.cols,
+      /*owned=*/true, Residence::Source{view, target});
+  absl::Status status = Upload(*session_, view, target, operation_);
+  if (!status.ok()) return status;
+  // X X^T needs X once.
+  const auto same = [&](const Operand& x) {
+    return x.residence() == nullptr && x.view().data == view.data &&
+           x.rows() == view.rows && x.cols() == view.cols &&
+           LeadingDimension(x.view()) == LeadingDimension(view);
+  };
+  const Operand resident{ResidentMatrix(std::move(residence))};
+  for (Operand* x : {&call_.a, &call_.b, &call_.c}) {
+    if (same(*x)) *x = resident;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Product::Fit() {
+  if (IsOneRequest()) return absl::OkStatus();
+  const absl::StatusOr<ServerInfo::Limits> limits =
+      session_->Limits(operation_);
+  if (!limits.ok()) return limits.status();
+  if (IsOneRequest()) return absl::OkStatus();
+  if (limits->matrix_store_bytes == 0) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the product does not fit in messages of ", InlineLimit(*limits),
+        " bytes (the server's --max-inline-bytes), and the server keeps no "
+        "matrices (--matrix-store-bytes is 0)"));
+  }
+  if (!call_.resident_output.has_value() && !IsOutputShared() &&
+      sizeof(float) * size_.m * size_.n > InlineLimit(*limits)) {
+    new_output_ = NewMatrix(NewId(), size_.m, size_.n, /*owned=*/true);
+    call_.resident_output =
+        ResidentOutput{.id = new_output_.id(), .ttl = TemporaryTtl()};
+    call_.output = {};
+    fetch_output_ = true;
+  }
+  const std::array<Operand*, 3> operands = {&call_.a, &call_.b, &call_.c};
+  while (!IsOneRequest()) {
+    Operand* const largest =
+        *std::max_element(operands.begin(), operands.end(),
+                          [this](const Operand* x, const Operand* y) {
+                            return InlineBytes(*x) < InlineBytes(*y);
+                          });
+    absl::Status status = MakeResident(largest);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SgemmAnswer> Product::SendOnce() {
+  Call::Parts parts =
+      session_->CallParts("/gemmd.v1.GemmService/Sgemm", operation_);
+  parts.request = Encode(&parts.lent);
+  absl::StatusOr<SgemmAnswer> answer;
+  parts.done = [&](absl::StatusOr<grpc::ByteBuffer> result, int attempts) {
+    if (result.ok()) {
+      answer = Decode(*std::move(result), attempts);
+    } else {
+      answer = result.status();
+    }
+  };
+  Call call(std::move(parts));
+  const Operation::Step step(operation_, [&call] { call.Cancel(); });
+  RunCall(&call);
+  return answer;
+}
+
+absl::StatusOr<SgemmAnswer> Product::Run(absl::Status failed) {
+  for (int restores = 0;;) {
+    absl::Status status = failed;
+    if (status.ok()) {
+      status = Fit();
+      if (!status.ok()) return status;
+      absl::StatusOr<SgemmAnswer> answer = SendOnce();
+      if (answer.ok()) return answer;
+      status = answer.status();
+    }
+    failed = absl::OkStatus();
+    if (!MayRestore(status) || ++restores > kMaxRestores) return status;
+    status = Restore(status);
+    if (!status.ok()) return status;
+  }
+}
+
+}  // namespace gemmd::client

@@ -1,0 +1,93 @@
+// One product of the user's, whatever it takes.
+
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/lent_memory.h"
+#include "client/operation.h"
+#include "client/product_check.h"
+#include "client/session.h"
+#include "client/sgemm_check.h"
+#include "gemmd/sgemm.h"
+
+namespace gemmd::client {
+
+// Mostly a product is one request and one answer. Where it would be too large
+// for that, its operands become resident for its time, largest first, and its
+// answer too; where the server has lost a resident operand that has a source,
+// it is uploaded again.
+//
+// Thread-compatible. Session and operation outlive it.
+class Product {
+ public:
+  Product(Session* session, const SgemmCall& call, Operation* operation);
+
+  // Checks the call and settles what must not change between tries. Before all
+  // others.
+  absl::Status Prepare();
+
+  // Whether one request will do, as far as can be told without asking.
+  bool IsOneRequest() const;
+
+  // That request, to Sgemm.
+  grpc::ByteBuffer Encode(LentMemory* lent);
+
+  // What its answer says; verified, if it is this one's turn.
+  absl::StatusOr<SgemmAnswer> Decode(grpc::ByteBuffer response, int attempts);
+
+  // Whether Run may get further than a request that ended so.
+  bool MayRestore(const absl::Status& status) const;
+
+  // Everything, on the caller's thread. After Prepare, and maybe after one
+  // request, which ended with `failed`.
+  absl::StatusOr<SgemmAnswer> Run(absl::Status failed = absl::OkStatus());
+
+ private:
+  // A try's operands on the server, and how often each had been restored.
+  struct Sent {
+    std::shared_ptr<Residence> residence;
+    int restored;
+  };
+
+  // A handle of a matrix that the product makes on the server.
+  ResidentMatrix NewMatrix(std::string id, int64_t rows, int64_t cols,
+                           bool owned);
+  absl::Duration TemporaryTtl() const;
+  // Likewise its shared memory, and the ids that were told.
+  struct SentRegion {
+    std::shared_ptr<SharedBlock> block;
+    std::string region_id;
+  };
+
+  void DrawCheck();
+  uint64_t InlineBytes(const Operand& x) const;
+  bool IsOutputShared() const;
+  void NoteShared(const MatrixView& x);
+  absl::Status Fit();
+  absl::Status MakeResident(Operand* operand);
+  absl::Status Restore(const absl::Status& missing);
+  absl::StatusOr<SgemmAnswer> SendOnce();
+  absl::Status FetchAnswer(SgemmAnswer* answer);
+  absl::Status Verify(SgemmAnswer* answer);
+
+  Session* const session_;
+  Operation* const operation_;
+  SgemmCall call_;  // as it is sent
+  ProductSize size_;
+  MutableMatrixView output_;  // the caller's, or none
+  ResidentMatrix new_output_;
+  bool fetch_output_ = false;  // new_output_ is for us, not for the caller
+  std::optional<ProductCheck> check_;
+  std::vector<Sent> sent_;
+  std::vector<SentRegion> sent_regions_;
+};
+
+}  // namespace gemmd::client

@@ -1,0 +1,74 @@
+#include "tests/unit/client/client_fixture.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "absl/time/clock.h"
+
+namespace gemmd {
+
+Matrix RandomMatrix(int64_t rows, int64_t cols) {
+  static const unsigned seed = [] {
+    const unsigned value = std::random_device{}();
+    std::printf("seed %u\n", value);
+    return value;
+  }();
+  static std::atomic<unsigned> thread = 0;
+  thread_local std::mt19937 random(seed + thread++);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  Matrix x(rows, cols);
+  for (int64_t i = 0; i < rows * cols; ++i) x.data()[i] = uniform(random);
+  return x;
+}
+
+std::vector<float> Expected(const Matrix& a, const Matrix& b) {
+  std::vector<float> c(a.rows() * b.cols());
+  for (int64_t i = 0; i < a.rows(); ++i) {
+    for (int64_t j = 0; j < b.cols(); ++j) {
+      double sum = 0;
+      for (int64_t l = 0; l < a.cols(); ++l) sum += double{a(i, l)} * b(l, j);
+      c[i * b.cols() + j] = static_cast<float>(sum);
+    }
+  }
+  return c;
+}
+
+bool SameBits(const Matrix& c, const std::vector<float>& expected) {
+  if (static_cast<size_t>(c.rows() * c.cols()) != expected.size()) return false;
+  return expected.empty() ||
+         std::memcmp(c.data(), expected.data(), 4 * expected.size()) == 0;
+}
+
+bool SameBits(const Matrix& c, const Matrix& expected) {
+  if (c.rows() != expected.rows() || c.cols() != expected.cols()) return false;
+  const size_t bytes = 4 * c.rows() * c.cols();
+  return bytes == 0 || std::memcmp(c.data(), expected.data(), bytes) == 0;
+}
+
+absl::Status Answer(grpc::ServerContext&, const v1::SgemmRequest& request,
+                    v1::SgemmResponse* response) {
+  Multiply(request, response);
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Client> NewClient(const ClientOptions& options) {
+  absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(options);
+  EXPECT_TRUE(client.ok()) << client.status();
+  return *std::move(client);
+}
+
+bool Eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 20'000; ++i) {
+    if (condition()) return true;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return false;
+}
+
+RetryPolicy QuickRetries() {
+  return {.max_attempts = 4,
+          .initial_backoff = absl::Milliseconds(1),
+          .max_backoff = absl::Milliseconds(4)};
+}
+
+}  // namespace gemmd
