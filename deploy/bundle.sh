@@ -66,8 +66,13 @@ openblas() {
 # The libraries that the programs need, directly or not: "SONAME PATH" a line.
 # Once they are copied, PATH is in the tree.
 needed_libraries() {
+  local path
   echo "libopenblas.so.0 $(openblas)"
-  { programs && openblas; } | xargs -n 1 ldd |
+  { programs && openblas; } | while read -r path; do
+    ldd "$path" || {
+      echo "ldd fails on $path" >&2 && return 1
+    }
+  done |
     awk -v host="$host_libraries" \
       '$2 == "=>" && $1 !~ host && $1 != "libopenblas.so.0" {print $1, $3}' |
     sort -u

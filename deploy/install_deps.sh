@@ -4,7 +4,7 @@
 #   deploy/install_deps.sh [--test] [--ci]
 #
 #   --test   also what tests/run.sh needs
-#   --ci     also what .ci/run needs (implies --test)
+#   --ci     also what .ci/run and charts need (implies --test)
 #
 # Works as root, or as a user who may use sudo. The CUDA Toolkit is not in
 # Debian's main archive and is not installed here: gemmd is built with it where
@@ -27,6 +27,7 @@ test_packages=(
   git patchelf  # deploy/bundle.sh
 )
 ci_packages=(
+  python3-matplotlib  # tests/bench/kernel_bench/draw_charts.py
   clang clang-format-14 clang-tidy-14 libclang-rt-14-dev
   shellcheck valgrind
   # deploy/check.sh: rules and queries; images built and run; YAML
