@@ -5,6 +5,8 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <random>
 
 #include "absl/cleanup/cleanup.h"
@@ -81,11 +83,18 @@ bool GiveName(int fd, const std::string& path, std::string* name) {
                 AT_SYMLINK_FOLLOW) == 0;
 }
 
-absl::Status ReplaceFile(const std::string& path, const MatrixView& matrix) {
+// `old`, if any, is what is replaced: its mode and, as far as the system lets
+// us, its owner stay.
+absl::Status ReplaceFile(const std::string& path, const struct stat* old,
+                         const MatrixView& matrix) {
   std::string name;
   const int fd = OpenNew(path, &name);
   if (fd < 0) return SystemError(path, "cannot create it");
   const absl::Cleanup closer = [fd] { close(fd); };
+  if (old != nullptr) {
+    (void)!fchown(fd, old->st_uid, old->st_gid);
+    (void)!fchmod(fd, old->st_mode & 07777);
+  }
   absl::Status status;
   if (!WriteMatrix(fd, matrix)) {
     status = SystemError(path, "cannot write it");
@@ -113,10 +122,15 @@ absl::Status WriteInto(const std::string& path, const MatrixView& matrix) {
 
 absl::Status WriteNpy(const std::string& path, const MatrixView& matrix) {
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return WriteInto(path, matrix);
+  if (stat(path.c_str(), &info) != 0) {
+    return ReplaceFile(path, nullptr, matrix);
   }
-  return ReplaceFile(path, matrix);
+  if (!S_ISREG(info.st_mode)) return WriteInto(path, matrix);
+  // A link stays, and what it leads to is replaced.
+  const std::unique_ptr<char, decltype(&free)> real(
+      realpath(path.c_str(), nullptr), free);
+  if (real == nullptr) return SystemError(path, "cannot find it");
+  return ReplaceFile(real.get(), &info, matrix);
 }
 
 }  // namespace gemmd

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_format.h"
 
 namespace gemmd::gemmctl {
 
@@ -27,8 +27,18 @@ ExitCode RemoteExitCode(const absl::Status& status) {
 }
 
 int Fail(const absl::Status& status, ExitCode code) {
-  const std::string line =
-      absl::StrReplaceAll(status.message(), {{"\r", ""}, {"\n", " "}});
+  // What a server or a file's name puts into a message must neither end the
+  // line nor speak to the terminal.
+  std::string line;
+  for (const char c : status.message()) {
+    if (c == '\n') {
+      line += ' ';
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      absl::StrAppendFormat(&line, "\\x%02x", c);
+    } else {
+      line += c;
+    }
+  }
   std::fprintf(stderr, "gemmctl: %s\n", line.c_str());
   return code;
 }

@@ -63,6 +63,9 @@ std::string Shape(int64_t rows, int64_t cols) {
 
 // Better known now than after the product.
 absl::Status CheckOutput(const std::string& path) {
+  if (path.empty()) {
+    return absl::InvalidArgumentError("-o is empty; it wants a file's name");
+  }
   struct stat info;
   const bool exists = stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
@@ -70,12 +73,15 @@ absl::Status CheckOutput(const std::string& path) {
         absl::StrCat(path, " is a directory; -o wants a file's name"));
   }
   if (exists && !S_ISREG(info.st_mode)) return absl::OkStatus();
-  const size_t slash = path.rfind('/');
-  const std::string directory =
-      slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (access(directory.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(
-      errno, absl::StrCat("cannot write ", path, " into ", directory));
+  // Permissions alone do not tell: nobody makes files in /proc.
+  std::string probe = absl::StrCat(path, ".XXXXXX");
+  const int fd = mkstemp(probe.data());
+  if (fd < 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  }
+  close(fd);
+  unlink(probe.c_str());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Inputs> ReadInputs(const MultiplyOptions& options) {

@@ -18,7 +18,7 @@ from gemmd_process import gemmctl
 
 DIGITS = (pathlib.Path(__file__).resolve().parents[2] /
           "client/examples/digits/digits.npy")
-USAGE, UNAVAILABLE, DEADLINE, REJECTED = 2, 3, 4, 5
+FAILED, USAGE, UNAVAILABLE, DEADLINE, REJECTED = 1, 2, 3, 4, 5
 
 
 class Folder(unittest.TestCase):
@@ -149,6 +149,12 @@ class WithoutServerTest(Folder):
         (self.folder / "dir").mkdir()
         result = self.gemmctl("multiply", "a.npy", "b.npy", "-o", "dir")
         self.assert_fails(result, USAGE, "dir is a directory")
+        for output, reason in (("", "-o is empty"),
+                               ("/proc/c.npy", "cannot write /proc/c.npy"),
+                               ("no\x1b[31m/c.npy", "no\\x1b[31m/c.npy")):
+            result = self.gemmctl("multiply", "a.npy", "b.npy", "-o", output)
+            self.assert_fails(result, USAGE, reason)
+            self.assertNotIn("\x1b", result.stderr)
 
     def test_addresses_that_cannot_be(self):
         for address in ("", "nowhere", "localhost:0", "localhost:99999",
@@ -321,6 +327,10 @@ class WithServerTest(Folder):
                           "--kernel", "warp_drive")
         self.assertEqual(result.returncode, REJECTED)
         self.assertEqual((self.folder / "c.npy").read_text(), "older")
+
+    def test_an_output_that_cannot_be_written(self):
+        result = self.ask("multiply", "a.npy", "b.npy", "-o", "/dev/full")
+        self.assert_fails(result, FAILED, "/dev/full", "No space left")
 
     def test_the_deadline(self):
         self.save("x.npy", self.matrix(900, 900))

@@ -38,7 +38,8 @@ absl::StatusOr<NpyMatrix> ReadNpy(const std::string& path);
 // The file appears whole or not at all: it is written beside `path` under a
 // temporary name and renamed, and an older file at `path` stays until then. A
 // path that is there and is no regular file (a pipe, /dev/stdout) is written to
-// as it is.
+// as it is. A symbolic link stays and what it leads to is replaced; the mode of
+// an older file stays.
 //
 // Errors:  what the system said, with the path.
 absl::Status WriteNpy(const std::string& path, const MatrixView& matrix);

@@ -387,6 +387,22 @@ TEST_F(NpyTest, ReplacesAFileAndLeavesNothingBeside) {
   EXPECT_EQ(info.st_mode & 0777, 0666 & ~mask);
 }
 
+TEST_F(NpyTest, ALinkAndTheModeOfTheOldFileStay) {
+  const std::string real = directory_ + "/real.npy";
+  const std::string link = directory_ + "/link.npy";
+  std::ofstream(real) << "older";
+  ASSERT_EQ(chmod(real.c_str(), 0640), 0);
+  ASSERT_EQ(symlink("real.npy", link.c_str()), 0);
+  const Matrix matrix(2, 3);
+  ASSERT_TRUE(WriteNpy(link, matrix.view()).ok());
+  struct stat info;
+  ASSERT_EQ(lstat(link.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  ASSERT_EQ(lstat(real.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u);
+  EXPECT_TRUE(ReadNpy(real).ok());
+}
+
 TEST_F(NpyTest, AFailedWriteLeavesTheOldFileAndNothingBeside) {
   const Matrix matrix(1, 1);
   const std::string path = Path("no such directory/out.npy");
