@@ -5,11 +5,13 @@
 
 #include <chrono>
 #include <future>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "google/rpc/error_details.pb.h"
 #include "proto/error_details.h"
 #include "proto/status.h"
@@ -36,6 +38,18 @@ class SgemmCallTest : public RpcFixture {
     const grpc::Status status = stub_->Sgemm(&context, request, &response);
     if (!status.ok()) return FromGrpcStatus(status);
     return response;
+  }
+
+  // Of the status's ErrorInfo.
+  static std::map<std::string, std::string> ErrorMetadata(
+      const absl::Status& status) {
+    const auto payload =
+        status.GetPayload("type.googleapis.com/google.rpc.ErrorInfo");
+    google::rpc::ErrorInfo detail;
+    EXPECT_TRUE(payload.has_value() &&
+                detail.ParseFromString(std::string(*payload)))
+        << status;
+    return {detail.metadata().begin(), detail.metadata().end()};
   }
 };
 
@@ -168,13 +182,39 @@ TEST_F(SgemmCallTest, AKernelThatCannotRunHereComesWithTheNamesOfThoseThatCan) {
     EXPECT_EQ(status.code(), name == std::string("naive")
                                  ? absl::StatusCode::kFailedPrecondition
                                  : absl::StatusCode::kNotFound);
-    const auto payload =
-        status.GetPayload("type.googleapis.com/google.rpc.ErrorInfo");
-    ASSERT_TRUE(payload.has_value()) << status;
-    google::rpc::ErrorInfo detail;
-    ASSERT_TRUE(detail.ParseFromString(std::string(*payload)));
-    EXPECT_EQ(detail.metadata().at("kernels"), "reference, openblas");
+    EXPECT_EQ(ErrorMetadata(status).at("kernels"), "reference, openblas");
   }
+}
+
+// I4: the wire alone judges a request, before anything is taken for it.
+TEST_F(SgemmCallTest, WhatTheWireRefusesReachesNothingBelowIt) {
+  StartServer();
+  backend_->gate().Close();
+  using Change = void (*)(v1::SgemmRequest&);
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"a.data", [](auto& r) { r.mutable_a()->mutable_data()->pop_back(); }},
+      {"a.rows", [](auto& r) { r.mutable_a()->set_rows(uint64_t{1} << 63); }},
+      {"b", [](auto& r) { r.clear_b(); }},
+      {"b.leading_dimension",
+       [](auto& r) { r.mutable_b()->set_leading_dimension(1); }},
+      {"c", [](auto& r) { r.set_beta(1); }},
+      {"precision",
+       [](auto& r) { r.set_precision(static_cast<v1::Precision>(99)); }},
+      {"priority",
+       [](auto& r) { r.set_priority(static_cast<v1::Priority>(99)); }},
+      {"request_id", [](auto& r) { r.set_request_id(std::string(65, 'x')); }},
+  };
+  for (const auto& [what, change] : changes) {
+    v1::SgemmRequest request = Product(5, 6, 7);
+    change(request);
+    EXPECT_EQ(Call(request).status().code(), absl::StatusCode::kInvalidArgument)
+        << what;
+  }
+  EXPECT_EQ(backend_->gate().waiting(), 0);
+  EXPECT_EQ(scheduler_->queued_requests(), 0);
+  EXPECT_TRUE(
+      absl::StrContains(metrics_.Render(), "gemmd_problem_flops_count 0\n"));
+  ExpectNothingHeld();
 }
 
 TEST_F(SgemmCallTest, TheServersKernelIsForRequestsThatNameNone) {
@@ -197,6 +237,8 @@ TEST_F(SgemmCallTest, MessagesOverTheLimitAreOutOfRange) {
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << m;
     EXPECT_THAT(std::string(status.message()), HasSubstr("--max-inline-bytes"));
     EXPECT_EQ(RetryDelay(status), std::nullopt);
+    EXPECT_EQ(ErrorMetadata(status).at("flag"), "--max-inline-bytes");
+    EXPECT_EQ(ErrorMetadata(status).at("limit"), "1048576");
   }
   ExpectNothingHeld();
 }
@@ -276,7 +318,10 @@ TEST_F(SgemmCallTest, ACancelledProductNeverReachesTheDevice) {
   backend_->gate().Open();
   EXPECT_TRUE(blocker.get().ok());
   ExpectNothingHeld();
-  EXPECT_THAT(metrics_.Render(), HasSubstr("grpc_status=\"CANCELLED\"} 1"));
+  // Counted when gRPC has ended the call, which is later.
+  WaitFor([&] {
+    return absl::StrContains(metrics_.Render(), "grpc_status=\"CANCELLED\"} 1");
+  });
 }
 
 TEST_F(SgemmCallTest, AQueuedProductEndsAtItsDeadline) {
@@ -324,7 +369,7 @@ TEST_F(SgemmCallTest, AFailureIsLoggedWithWhoseProductItWas) {
   backend_->gate().Drop();
   EXPECT_FALSE(lost.get().ok());
   server_.reset();  // the line is written after the answer
-  EXPECT_TRUE(FlushLog());
+  EXPECT_TRUE(FlushLog(std::chrono::seconds(20)));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr(" client=0123456789abcdef0123456789abcdef "
                         "request_id=job-17 shape=7x8x9 kernel=reference\n"));
