@@ -34,11 +34,11 @@ KernelEntry UnavailableEntry(KernelInfo info, const absl::Status& why) {
           .unavailable_detail = std::string(why.message())};
 }
 
-KernelRegistry KernelRegistry::Create() {
+KernelRegistry KernelRegistry::Create(int device) {
   std::vector<KernelEntry> entries;
   entries.push_back(Available(MakeReferenceSgemm()));
   entries.push_back(OpenblasEntry());
-  std::vector<KernelEntry> cuda = CudaKernelEntries();
+  std::vector<KernelEntry> cuda = CudaKernelEntries(device);
   entries.insert(entries.end(), std::make_move_iterator(cuda.begin()),
                  std::make_move_iterator(cuda.end()));
   return KernelRegistry(std::move(entries));

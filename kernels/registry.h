@@ -35,9 +35,10 @@ KernelEntry UnavailableEntry(KernelInfo info, const absl::Status& why);
 // Thread-safety: immutable after construction.
 class KernelRegistry {
  public:
-  // Looks at the machine (driver, current device, cuBLAS) and never fails: what
-  // is missing becomes an entry's reason.
-  static KernelRegistry Create();
+  // Looks at the machine (driver, CUDA device `device`, cuBLAS) and never
+  // fails: what is missing becomes an entry's reason. Devices of one registry
+  // should be of one kind. `device` is then the calling thread's current one.
+  static KernelRegistry Create(int device = 0);
 
   explicit KernelRegistry(std::vector<KernelEntry> entries);
 

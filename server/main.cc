@@ -1,5 +1,5 @@
 // The program gemmd. Exit codes: 0 stopped as asked, 1 could not start, 2 bad
-// flags, 3 a device failed, 128 + n ended by a second (or too early) signal n.
+// flags, 3 a device failed, 128 + n ended at once by a second signal n.
 
 #include <signal.h>
 #include <unistd.h>
@@ -30,12 +30,14 @@ void OnSignal(int signal) {
   if (write(g_signals[1], &byte, 1) != 1) _exit(128 + signal);
 }
 
-// The first signal asks for a drain, the second ends the process.
+// The first signal asks for a drain, or ends a server that is not ready yet;
+// the second ends the process.
 void FollowSignals() {
   char signal;
   for (bool first = true; read(g_signals[0], &signal, 1) == 1; first = false) {
     gemmd::Server* server = g_server.load();
-    if (!first || server == nullptr) _exit(128 + signal);
+    if (!first) _exit(128 + signal);
+    if (server == nullptr) _exit(kOk);  // nothing has been served yet
     server->RequestShutdown();
   }
 }
@@ -51,7 +53,7 @@ void HandleSignals() {
 }
 
 int Fail(const absl::Status& status, ExitCode code) {
-  std::cerr << "gemmd: " << status.message() << std::endl;
+  std::cerr << "gemmd: " << gemmd::OneLine(status.message()) << std::endl;
   return code;
 }
 
@@ -59,6 +61,7 @@ int Fail(const absl::Status& status, ExitCode code) {
 
 int main(int argc, char** argv) {
   gemmd::ConfigureMalloc();
+  HandleSignals();
   const auto line = gemmd::ParseCommandLine(argc, argv);
   if (!line.ok()) return Fail(line.status(), kUsage);
   std::cout << line->output;
@@ -66,7 +69,6 @@ int main(int argc, char** argv) {
   const absl::Status logging =
       gemmd::InitLogging(line->options.log_level, line->options.log_format);
   if (!logging.ok()) return Fail(logging, kUsage);
-  HandleSignals();
   auto server = gemmd::Server::Start(line->options);
   if (!server.ok()) {
     const bool usage = absl::IsInvalidArgument(server.status());

@@ -178,6 +178,21 @@ absl::Status SetMatrixStoreBytes(absl::string_view value,
   return absl::OkStatus();
 }
 
+OptionFlag MaxInlineFlag() {
+  OptionFlag flag =
+      BytesFlag("max-inline-bytes", &ServerOptions::max_inline_bytes, 64 * kKiB,
+                kMaxMessageBytes,
+                "A request or an answer, at most; auto: 256MiB, or an eighth "
+                "of the container's memory where that is less");
+  flag.default_text = "auto";
+  flag.set = [set = flag.set](absl::string_view value, ServerOptions* options) {
+    if (value != "auto") return set(value, options);
+    options->max_inline_bytes = 0;
+    return absl::OkStatus();
+  };
+  return flag;
+}
+
 std::vector<OptionFlag> MakeFlags() {
   using O = ServerOptions;
   const absl::Duration kZero = absl::ZeroDuration();
@@ -217,8 +232,7 @@ std::vector<OptionFlag> MakeFlags() {
               "more are refused, and a client's before its share is passed"),
       BytesFlag("queue-max-bytes", &O::queue_max_bytes, kMiB, 64 * kTiB,
                 "Bytes of the requests held, at most; more are refused"),
-      BytesFlag("max-inline-bytes", &O::max_inline_bytes, 64 * kKiB,
-                kMaxMessageBytes, "A request or an answer, at most"),
+      MaxInlineFlag(),
       BytesFlag("pinned-pool-bytes", &O::pinned_pool_bytes, kMiB, 64 * kTiB,
                 "Staging memory (pinned with CUDA), at most"),
       {"matrix-store-bytes", "auto|SIZE",

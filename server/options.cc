@@ -63,7 +63,9 @@ absl::StatusOr<Arguments> ReadArguments(int argc, const char* const* argv) {
       "Each flag also reads GEMMD_<FLAG> (--max-streams: GEMMD_MAX_STREAMS) "
       "and\nits name as a key of the --config file. A flag beats the "
       "environment, the\nenvironment beats the file. Exit codes: 0 stopped as "
-      "asked, 1 could not start,\n2 bad flags, 3 a device failed.");
+      "asked, 1 could not start,\n2 bad flags, 3 a device failed, 128 + n "
+      "ended at "
+      "once by a second signal n.");
   app.get_formatter()->column_width(36);
   app.allow_extras();
   app.set_help_flag("--help", "Print this and exit");
@@ -93,6 +95,12 @@ absl::StatusOr<Arguments> ReadArguments(int argc, const char* const* argv) {
     arguments.exit = true;
     arguments.output = app.help();
     return arguments;
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string name =
+        absl::StrCat(absl::string_view(error.what())
+                         .substr(0, absl::string_view(error.what()).find(':')));
+    return Usage(absl::StrCat(name, ": one value is wanted, as ", name,
+                              "=VALUE, and once"));
   } catch (const CLI::ParseError& error) {
     return Usage(error.what());
   }
@@ -123,6 +131,16 @@ void AddEnvironment(GivenByName* given) {
   }
 }
 
+// Some editors begin UTF-8 files with a byte order mark of three bytes.
+std::string FirstBytes(std::ifstream& file) {
+  std::string bytes(3, '\0');
+  file.read(bytes.data(), 3);
+  bytes.resize(file.gcount());
+  file.clear();
+  file.seekg(0);
+  return bytes;
+}
+
 absl::Status AddFile(const std::string& path, GivenByName* given) {
   std::ifstream file(path);
   // A directory opens, but does not read.
@@ -130,6 +148,7 @@ absl::Status AddFile(const std::string& path, GivenByName* given) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--config ", path, ": cannot be read: ", std::strerror(errno)));
   }
+  if (absl::StartsWith(FirstBytes(file), "\xef\xbb\xbf")) file.seekg(3);
   std::vector<CLI::ConfigItem> items;
   try {
     items = CLI::ConfigTOML().from_config(file);
@@ -174,6 +193,9 @@ absl::Status CheckTogether(const ServerOptions& options) {
     return Usage(absl::StrCat("--unix-socket: a path of ",
                               options.unix_socket.size(), " bytes; at most ",
                               sizeof(sockaddr_un{}.sun_path) - 1, " can be"));
+  }
+  if (options.backend == "cpu" && !options.devices.empty()) {
+    return Usage("--devices names CUDA devices, and --backend cpu uses none");
   }
   if (options.listen.empty()) return absl::OkStatus();
   const auto grpc = ParseListenAddress(options.listen);

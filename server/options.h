@@ -28,8 +28,8 @@ struct ServerOptions {
   int queue_max_requests = 4096;
   size_t queue_max_bytes = size_t{4} << 30;
   absl::Duration device_timeout = absl::Seconds(60);
-  size_t max_inline_bytes = size_t{256} << 20;  // a whole message
-  size_t pinned_pool_bytes = size_t{4} << 30;   // staging memory, at most
+  size_t max_inline_bytes = 0;  // a whole message; 0: 256 MiB, or what fits
+  size_t pinned_pool_bytes = size_t{4} << 30;  // staging memory, at most
   // Of each device, for resident matrices; nullopt: the backend's share.
   std::optional<size_t> matrix_store_bytes;
   absl::Duration matrix_ttl = absl::Minutes(15);  // since the last use

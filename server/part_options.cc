@@ -48,8 +48,12 @@ RpcOptions RpcOptionsOf(const ServerOptions& options) {
   rpc.unix_socket = options.unix_socket;
   rpc.shared_memory = options.shared_memory;
   rpc.kernel = options.kernel;
-  rpc.max_inline_bytes = options.max_inline_bytes;
   rpc.receive_bytes = ReceiveBytesWithin(ContainerMemoryLimit());
+  // Two messages must have room: see RpcOptions.
+  rpc.max_inline_bytes =
+      options.max_inline_bytes > 0
+          ? options.max_inline_bytes
+          : std::min(rpc.max_inline_bytes, rpc.receive_bytes / 2);
   rpc.max_streams = options.max_streams;
   rpc.max_connection_age = options.max_connection_age;
   rpc.channelz = options.channelz;

@@ -110,9 +110,10 @@ class GemmServer : public Server,
 };
 
 absl::Status GemmServer::Start(BackendFactory make_backend) {
-  LogStarting();
+  // Before devices take their time.
+  absl::Status status = RpcServer::Check(RpcOptionsOf(options_));
   // First, so that probes are answered while drivers load and devices warm up.
-  absl::Status status = StartHttp();
+  if (status.ok()) status = StartHttp();
   if (!status.ok()) return status;
   StartKernels();
   status = StartDevices(std::move(make_backend));
@@ -144,8 +145,8 @@ absl::Status GemmServer::StartHttp() {
 }
 
 void GemmServer::StartKernels() {
-  registry_.emplace(KernelRegistry::Create());
-  LogUnavailableKernels(*registry_);
+  registry_.emplace(KernelRegistry::Create(
+      options_.devices.empty() ? 0 : options_.devices.front()));
   auto metrics = std::make_unique<Metrics>(options_.metrics, *registry_);
   metrics->SetQueueCapacity(options_.queue_max_requests);
   MutexLock lock(&mu_);
@@ -163,6 +164,9 @@ absl::Status GemmServer::StartDevices(BackendFactory make_backend) {
   backend_ = *std::move(backend);
   absl::Status status = CheckKernelOption(options_, *registry_, *backend_);
   if (!status.ok()) return status;
+  // Not before, so that a start that is refused is one line.
+  LogStarting();
+  LogUnavailableKernels(*registry_);
   std::vector<SampledDevice> sampled;
   for (const auto& device : backend_->devices()) {
     const MonotonicTime start = MonotonicClock::now();

@@ -15,14 +15,15 @@ namespace {
 
 // "" where a device answers, else what is missing. Without a driver
 // cudaGetDeviceCount leaves the count alone: its return code is what counts.
-std::string MissingDevice() {
+std::string MissingDevice(int device) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
     cudaGetLastError();  // or the next call would report it again
     return absl::StrCat("no CUDA device: ", cudaGetErrorString(error));
   }
-  return count > 0 ? "" : "no CUDA device";
+  if (count == 0) return "no CUDA device";
+  return device < count ? "" : absl::StrCat("no CUDA device ", device);
 }
 
 MadeKernel Make(const KernelInfo& info) {
@@ -49,8 +50,10 @@ MadeKernel Make(const KernelInfo& info) {
 
 }  // namespace
 
-std::vector<KernelEntry> CudaKernelEntries() {
-  const std::string missing_device = MissingDevice();
+std::vector<KernelEntry> CudaKernelEntries(int device) {
+  const std::string missing_device = MissingDevice(device);
+  // Each looks at the current device. One that cannot be chosen fails them.
+  if (missing_device.empty()) (void)cudaSetDevice(device);
   std::vector<KernelEntry> entries;
   for (KernelInfo& info : CudaKernelInfos()) {
     MadeKernel made = missing_device.empty()

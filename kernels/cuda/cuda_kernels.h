@@ -13,9 +13,10 @@ namespace gemmd {
 // What every CUDA kernel of the project is, in the order of the ladder.
 std::vector<KernelInfo> CudaKernelInfos();
 
-// An entry for each of CudaKernelInfos(), with the kernel where the current
-// device runs it. Two files define it and CMake picks one: cuda_kernels.cc
-// looks at the device; cuda_kernels_absent.cc is for builds without CUDA.
-std::vector<KernelEntry> CudaKernelEntries();
+// An entry for each of CudaKernelInfos(), with the kernel where CUDA device
+// `device` runs it, which is then the calling thread's current one. Two files
+// define it and CMake picks one: cuda_kernels.cc looks at the device;
+// cuda_kernels_absent.cc is for builds without CUDA.
+std::vector<KernelEntry> CudaKernelEntries(int device);
 
 }  // namespace gemmd

@@ -2,7 +2,7 @@
 
 namespace gemmd {
 
-std::vector<KernelEntry> CudaKernelEntries() {
+std::vector<KernelEntry> CudaKernelEntries(int) {
   std::vector<KernelEntry> entries;
   for (KernelInfo& info : CudaKernelInfos()) {
     entries.push_back({.info = std::move(info),

@@ -8,6 +8,11 @@ namespace gemmd {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options, const KernelRegistry& registry) {
+  if (options.backend == "auto" && !options.devices.empty()) {
+    return absl::InvalidArgumentError(
+        "--devices names CUDA devices, and this program was built without "
+        "CUDA");
+  }
   if (options.backend == "auto" || options.backend == "cpu") {
     return CreateCpuBackend(options, registry);
   }

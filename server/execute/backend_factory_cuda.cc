@@ -19,9 +19,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
   }
   absl::StatusOr<std::unique_ptr<Backend>> cuda =
       CreateCudaBackend(options, registry);
-  // Where no device answers the CPU will do; where one should, the operator is
-  // to know why the server is so much slower.
-  if (options.backend == "auto" && absl::IsFailedPrecondition(cuda.status())) {
+  // Where no device answers the CPU will do, unless one was named; where one
+  // should, the operator is to know why the server is so much slower.
+  if (options.backend == "auto" && options.devices.empty() &&
+      absl::IsFailedPrecondition(cuda.status())) {
     if (CudaIsInstalled() && options.warn) {
       options.warn(
           absl::StrCat("serving on the CPU: ", cuda.status().message()));

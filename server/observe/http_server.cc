@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,8 +27,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Past these a client waits in the accept queue.
+// Past these one that has not sent its request yet makes room, the oldest
+// first: whoever holds connections open must not keep a probe out.
 constexpr size_t kMaxConnections = 256;
+// At a time, so that those that are there are not forgotten over new ones.
+constexpr int kMaxAccepts = 64;
 // From the first byte to the last: a client that does not send or read is
 // dropped.
 constexpr auto kTimeout = std::chrono::seconds(5);
@@ -100,8 +104,10 @@ class PollHttpServer : public HttpServer {
       return absl::UnavailableError(absl::StrCat(
           "cannot listen for HTTP on ", address, ": ",
           absl::AsciiStrToLower(reason),
-          "; stop what uses it, or name another address with --http-listen "
-          "(port 0 picks a free one)"));
+          errno == EADDRINUSE
+              ? "; stop what uses it, or name another address with "
+                "--http-listen (port 0 picks a free one)"
+              : "; name an address of this machine with --http-listen"));
     }
     stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (stop_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
@@ -123,7 +129,10 @@ class PollHttpServer : public HttpServer {
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
     const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-    if (error != 0) return gai_strerror(error);
+    if (error != 0) {
+      errno = 0;
+      return gai_strerror(error);
+    }
     const absl::Cleanup free_found = [found] { freeaddrinfo(found); };
 
     listen_fd_ =
@@ -147,8 +156,7 @@ class PollHttpServer : public HttpServer {
   void Run() {
     bool stopping = false;
     while (!stopping || !connections_.empty()) {
-      const bool accepts =
-          !stopping && can_accept_ && connections_.size() < kMaxConnections;
+      const bool accepts = !stopping && can_accept_ && HasRoom();
       std::vector<pollfd> polled = {{stopping ? -1 : stop_fd_, POLLIN, 0},
                                     {accepts ? listen_fd_ : -1, POLLIN, 0}};
       for (const Connection& c : connections_) {
@@ -172,14 +180,34 @@ class PollHttpServer : public HttpServer {
     }
   }
 
+  bool HasRoom() const {
+    return connections_.size() < kMaxConnections || OldestSilent().has_value();
+  }
+
+  // Of those that have not sent a whole request.
+  std::optional<size_t> OldestSilent() const {
+    for (size_t i = 0; i < connections_.size(); ++i) {
+      if (connections_[i].state == State::kReading) return i;
+    }
+    return std::nullopt;
+  }
+
   void Accept() {
-    const int fd =
-        accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) {
+    for (int i = 0; i < kMaxAccepts && HasRoom(); ++i) {
+      const int fd =
+          accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd < 0) {
+        // Without a descriptor to be had, poll would return at once for ever.
+        can_accept_ = errno == EAGAIN || errno == EWOULDBLOCK;
+        return;
+      }
+      if (connections_.size() >= kMaxConnections) {
+        const auto oldest = connections_.begin() + *OldestSilent();
+        close(oldest->fd);
+        connections_.erase(oldest);
+      }
       connections_.push_back({.fd = fd, .deadline = Clock::now() + kTimeout});
     }
-    // Without a descriptor to be had, poll would return at once for ever.
-    can_accept_ = fd >= 0;
   }
 
   void HurryAll() {

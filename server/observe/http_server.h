@@ -23,7 +23,8 @@ struct HttpResponse {
 //
 // Has a thread of its own, so neither a scrape nor a client that never reads
 // takes one from the requests being multiplied; every connection is closed
-// after its answer, and after a few seconds without one.
+// after its answer, and after a few seconds without one. At most 256 are held;
+// past them a new one takes the place of the oldest without a request.
 //
 // Not civetweb, though prometheus-cpp brings it: it holds a thread for each
 // connection, so that a few silent clients keep the probes out, and its threads

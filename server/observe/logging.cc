@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "server/monotonic_time.h"
 #include "server/mutex.h"
 
@@ -102,29 +103,9 @@ bool IsOn(LogLevel level) {
   return TheWriter().logger->should_log(ToSpdlog(level));
 }
 
-// The inside of a JSON string. Bytes of 0x80 and above pass: UTF-8 is JSON.
+// The inside of a JSON string.
 std::string Escape(absl::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        escaped += "\\\"";
-        break;
-      case '\\':
-        escaped += "\\\\";
-        break;
-      case '\n':
-        escaped += "\\n";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-          absl::StrAppendFormat(&escaped, "\\u%04x", c);
-        } else {
-          escaped += c;
-        }
-    }
-  }
-  return escaped;
+  return OneLine(absl::StrReplaceAll(text, {{"\"", "\\\""}, {"\\", "\\\\"}}));
 }
 
 std::string TextValue(absl::string_view value) {
@@ -211,6 +192,21 @@ void WriteLimited(LineLimit* limit, LogLevel level, absl::string_view message,
 }
 
 }  // namespace
+
+// Bytes of 0x80 and above pass: UTF-8.
+std::string OneLine(absl::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      absl::StrAppendFormat(&line, "\\u%04x", c);
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
 
 absl::Status InitLogging(absl::string_view level, absl::string_view format) {
   constexpr std::pair<absl::string_view, LogLevel> kLevels[] = {

@@ -31,6 +31,10 @@ struct LogField {
   std::string value;
 };
 
+// `text` without what would end a line or speak to a terminal: control
+// characters as \n or \u001b.
+std::string OneLine(absl::string_view text);
+
 // Writes a line if `level` is on. Values are escaped, so that what a client
 // sends can neither end the line nor forge a field.
 //

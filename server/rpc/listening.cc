@@ -39,6 +39,14 @@ absl::Status CheckUnixSocketPath(const std::string& path) {
         "the unix socket's path has ", path.size(), " bytes; at most ",
         sizeof(address.sun_path) - 1, " fit a socket address"));
   }
+  const size_t slash = path.rfind('/');
+  const std::string folder =
+      slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot listen on unix:", path, ": no file can be made in ", folder,
+        ": ", Reason(errno), " (--unix-socket)"));
+  }
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return absl::OkStatus();
   if (!S_ISSOCK(info.st_mode)) {

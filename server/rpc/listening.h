@@ -10,8 +10,9 @@ namespace gemmd {
 
 // OK where a unix socket can be made at `path`. UNAVAILABLE if somebody listens
 // there: gRPC would take the path from under them without a word.
-// INVALID_ARGUMENT for a path longer than a socket address holds, or one where
-// something else than a socket is.
+// INVALID_ARGUMENT for a path longer than a socket address holds, one where
+// something else than a socket is, or a folder that is not there or not
+// writable.
 absl::Status CheckUnixSocketPath(const std::string& path);
 
 // OK where HOST:PORT can be listened on now; else UNAVAILABLE with the

@@ -192,14 +192,10 @@ absl::Status RpcServerImpl::Open() {
   grpc::ServerBuilder builder;
   Configure(options, builder);
   if (!options.listen.empty()) {
-    absl::Status free = CheckTcpAddress(options.listen);
-    if (!free.ok()) return free;
     builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
                              &port_);
   }
   if (!options.unix_socket.empty()) {
-    absl::Status free = CheckUnixSocketPath(options.unix_socket);
-    if (!free.ok()) return free;
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket),
                              grpc::InsecureServerCredentials());
   }
@@ -257,9 +253,20 @@ RpcServerImpl::~RpcServerImpl() {
 
 }  // namespace
 
+absl::Status RpcServer::Check(const RpcOptions& options) {
+  absl::Status status = CheckOptions(options);
+  if (status.ok() && !options.listen.empty()) {
+    status = CheckTcpAddress(options.listen);
+  }
+  if (status.ok() && !options.unix_socket.empty()) {
+    status = CheckUnixSocketPath(options.unix_socket);
+  }
+  return status;
+}
+
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const RpcOptions& options, const RpcDependencies& dependencies) {
-  if (absl::Status s = CheckOptions(options); !s.ok()) return s;
+  if (absl::Status s = Check(options); !s.ok()) return s;
   auto server = std::make_unique<RpcServerImpl>(options, dependencies);
   if (absl::Status s = server->Open(); !s.ok()) return s;
   return server;

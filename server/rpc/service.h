@@ -95,6 +95,10 @@ class RpcServer {
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const RpcOptions& options, const RpcDependencies& dependencies);
 
+  // What Start would say of these options and their addresses now; asked early,
+  // before devices warm up.
+  static absl::Status Check(const RpcOptions& options);
+
   // Shuts down at once where Shutdown was not called, and returns when gRPC has
   // let go of the last staging buffer.
   virtual ~RpcServer() = default;

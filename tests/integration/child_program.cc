@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 
@@ -81,6 +84,17 @@ std::vector<std::string> ChildProgram::ReadLines(int count) {
 }
 
 void ChildProgram::Signal(int signal) const { kill(pid_, signal); }
+
+bool ChildProgram::Catches(int signal) const {
+  std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
+  for (std::string word; status >> word;) {
+    uint64_t caught;
+    if (word == "SigCgt:" && status >> std::hex >> caught) {
+      return (caught >> (signal - 1) & 1) != 0;
+    }
+  }
+  return false;
+}
 
 int ChildProgram::Wait() {
   while (ReadSome()) {

@@ -23,6 +23,9 @@ class ChildProgram {
 
   void Signal(int signal) const;
 
+  // Whether it has a handler for it yet.
+  bool Catches(int signal) const;
+
   // The exit code, or 128 + the signal that ended it; -1 if it still runs after
   // 30 s. After that `error` and `output` hold what it wrote.
   int Wait();

@@ -238,6 +238,26 @@ TEST_F(OptionsTest, UnknownFlagsWordsAndKeysAreRefusedByName) {
               HasSubstr("unknown key"));
 }
 
+TEST_F(OptionsTest, AMissingOrASecondValueIsSaidInOurWords) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"--listen"}, {"--kernel=a", "--kernel=b"}, {"--config"}}) {
+    const std::string error = Error(arguments);
+    EXPECT_THAT(error, HasSubstr("one value is wanted, as --")) << error;
+  }
+}
+
+TEST_F(OptionsTest, AByteOrderMarkIsNoPartOfAKey) {
+  const auto line =
+      Parse({"--config", WriteFile("\xef\xbb\xbfkernel = \"x\"\n")});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options.kernel, "x");
+  EXPECT_TRUE(Parse({"--config", WriteFile("\xef\xbb\xbf")}).ok());
+}
+
+TEST_F(OptionsTest, DevicesOfABackendThatHasNoneAreRefused) {
+  EXPECT_THAT(Error({"--backend=cpu", "--devices=0"}), HasSubstr("--devices"));
+}
+
 TEST_F(OptionsTest, AConfigFileThatCannotBeReadSaysWhy) {
   EXPECT_THAT(
       Error({"--config", "/nonexistent/gemmd.toml"}),

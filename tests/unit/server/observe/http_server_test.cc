@@ -3,7 +3,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -104,10 +106,44 @@ TEST(HttpServerTest, SilentConnectionsPastTheLimitAreNotAccepted) {
   EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
 }
 
+// As many as it holds, opened anew as soon as one is dropped.
+TEST(HttpServerTest, SilentConnectionsPastTheLimitDoNotKeepAProbeOut) {
+  const auto server = StartServer();
+  std::atomic<bool> stop = false;
+  std::thread crowd([&] {
+    std::deque<int> silent;
+    while (!stop) {
+      silent.push_back(ConnectLoopback(server->port()));
+      if (silent.size() > 300) {
+        close(silent.front());
+        silent.pop_front();
+      }
+      if (silent.size() == 300) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    for (const int fd : silent) close(fd);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+    // Less than a silent connection is given.
+    EXPECT_LT(std::chrono::steady_clock::now() - start,
+              std::chrono::seconds(3));
+  }
+  stop = true;
+  crowd.join();
+}
+
 TEST(HttpServerTest, AnAddressOfAnotherMachineIsAnError) {
-  const auto server = HttpServer::Start("192.0.2.1:0", {});
-  ASSERT_FALSE(server.ok());
-  EXPECT_THAT(server.status().message(), HasSubstr("192.0.2.1:0"));
+  for (const char* address : {"192.0.2.1:0", "no-such-host.invalid:0"}) {
+    const auto server = HttpServer::Start(address, {});
+    ASSERT_FALSE(server.ok());
+    EXPECT_THAT(server.status().message(), HasSubstr(address));
+    EXPECT_THAT(server.status().message(),
+                HasSubstr("name an address of this machine"));
+  }
 }
 
 TEST(HttpServerTest, SilentConnectionsDoNotKeepOthersFromAnswers) {
