@@ -69,7 +69,6 @@ void RpcFixture::ExpectNothingHeld() {
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcFixture::TryStart(
     RpcOptions options) {
   if (scheduler_ == nullptr) {
-    metrics_.SetDevice(backend_->devices()[0]->info(), /*up=*/true);
     admission_ = std::make_unique<Admission>(admission_options_);
     scheduler_ = BatchScheduler::Create(scheduler_options_, backend_->devices(),
                                         &metrics_);
