@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """What every built overlay must keep to, beyond the types of its fields.
 
     deploy/kubernetes/check_manifests.py FILE...      (from kubectl kustomize)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs every panel's query and every rule against real series.
 
     deploy/monitoring/check_live.py [--seconds N] [--save FILE]

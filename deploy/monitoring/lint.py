@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """What dashboards and alerts must keep to: the rules of Grafana's
 dashboard-linter, and a section of the runbook for each alert.
 

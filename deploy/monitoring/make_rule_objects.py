@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Writes prometheusrule.yaml, the Prometheus operator's form of rules/*.yaml:
 kustomize cannot, and promtool reads no other than the plain form.
 
