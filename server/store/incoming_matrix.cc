@@ -99,11 +99,6 @@ bool IncomingMatrix::DigestMatches() const {
   return whole_digest_ == nullptr || whole_digest_->Matches();
 }
 
-std::shared_ptr<ResidentMatrix> IncomingMatrix::matrix() const {
-  MutexLock lock(&mu_);
-  return matrix_;
-}
-
 std::shared_ptr<ResidentMatrix> IncomingMatrix::TakeMatrix() {
   MutexLock lock(&mu_);
   return std::move(matrix_);

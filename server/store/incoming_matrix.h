@@ -41,10 +41,8 @@ class IncomingMatrix {
   int64_t cols() const { return cols_; }
   size_t row_bytes() const { return static_cast<size_t>(cols_) * 4; }
   size_t bytes() const { return static_cast<size_t>(rows_) * row_bytes(); }
-  // What the streams fill, to be held while something is copied into it; null
-  // after TakeMatrix.
-  std::shared_ptr<ResidentMatrix> matrix() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Of that; lives as long.
+  // What the streams fill. Lives until TakeMatrix, and then as long as the
+  // matrix.
   ResidentMemory& memory() const { return *memory_; }
 
   // One more stream. INVALID_ARGUMENT when it announces another matrix, or rows

@@ -78,20 +78,19 @@ absl::Status DeviceMatrixStore::CopyStatus(int device_index,
   return DeviceFaultError(device_index);
 }
 
+// Copies are done in order, so one of a stream that was given up is done before
+// those of the stream that carries its rows again: while it is under way, the
+// matrix is incomplete, and `matrix` has its memory.
 void DeviceMatrixStore::CopyIn(std::shared_ptr<IncomingMatrix> matrix,
                                size_t offset, StagingBuffer chunk,
                                Copied copied) {
   BeginCopy();
   ResidentMemory& memory = matrix->memory();
   const int to = memory.device();
-  auto filled = matrix->matrix();
-  // `filled` lives until this copy is done, whatever becomes of the upload.
   device(to).CopyIn(
       memory, offset, std::move(chunk),
-      [this, to, matrix = std::move(matrix), filled = std::move(filled),
-       copied = std::move(copied)](const absl::Status& status,
-                                   StagingBuffer buffer) mutable {
-        filled.reset();
+      [this, to, matrix = std::move(matrix), copied = std::move(copied)](
+          const absl::Status& status, StagingBuffer buffer) mutable {
         buffer.Reset();
         if (!status.ok()) Drop(matrix);
         std::move(copied)(CopyStatus(to, status));

@@ -93,5 +93,20 @@ TEST(MatrixDigestTest, HoldsABoundedNumberOfCutBlocks) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(MatrixDigestTest, ForgetsTheBlocksThatAreWhole) {
+  // More in all than may be held at once.
+  const size_t blocks = MatrixDigest::kMaxHeldBytes / kBlock + 2;
+  const std::string matrix(blocks * kBlock, 'x');
+  MatrixDigest digest(matrix.size(), DigestOf(matrix));
+  size_t begin = 0;
+  for (size_t i = 0; i < blocks; ++i) {
+    const size_t end = i * kBlock + kBlock / 2;
+    ASSERT_TRUE(AddRange(digest, matrix, begin, end).ok()) << i;
+    begin = end;
+  }
+  ASSERT_TRUE(AddRange(digest, matrix, begin, matrix.size()).ok());
+  EXPECT_TRUE(digest.Matches());
+}
+
 }  // namespace
 }  // namespace gemmd
