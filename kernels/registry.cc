@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/tuning_device.h"
 
 namespace gemmd {
 namespace {
@@ -41,7 +42,11 @@ KernelRegistry KernelRegistry::Create(int device) {
   std::vector<KernelEntry> cuda = CudaKernelEntries(device);
   entries.insert(entries.end(), std::make_move_iterator(cuda.begin()),
                  std::make_move_iterator(cuda.end()));
-  return KernelRegistry(std::move(entries));
+  KernelRegistry registry(std::move(entries));
+  if (const auto stamp = DeviceStamp(""); stamp.ok()) {
+    registry.UseTable(ShippedTable(stamp->gpu));
+  }
+  return registry;
 }
 
 KernelRegistry::KernelRegistry(std::vector<KernelEntry> entries)

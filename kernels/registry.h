@@ -5,11 +5,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kernels/selection_table.h"
 #include "kernels/sgemm.h"
 
 namespace gemmd {
@@ -32,12 +34,13 @@ KernelEntry UnavailableEntry(KernelInfo info, const absl::Status& why);
 // first. A kernel that this build or this machine lacks is listed too, with the
 // reason.
 //
-// Thread-safety: immutable after construction.
+// Thread-safety: immutable after UseTable, which comes before other threads.
 class KernelRegistry {
  public:
   // Looks at the machine (driver, CUDA device `device`, cuBLAS) and never
   // fails: what is missing becomes an entry's reason. Devices of one registry
   // should be of one kind. `device` is then the calling thread's current one.
+  // Has the table that ships for it, if there is one.
   static KernelRegistry Create(int device = 0);
 
   explicit KernelRegistry(std::vector<KernelEntry> entries);
@@ -48,8 +51,15 @@ class KernelRegistry {
   // there is none; FAILED_PRECONDITION with the reason if it cannot run here.
   absl::StatusOr<const SgemmKernel*> Find(absl::string_view name) const;
 
+  // What `auto` goes by for device kernels (selection.h); null: by a rule.
+  const SelectionTable* table() const { return table_.get(); }
+  void UseTable(std::shared_ptr<const SelectionTable> table) {
+    table_ = std::move(table);
+  }
+
  private:
   std::vector<KernelEntry> entries_;
+  std::shared_ptr<const SelectionTable> table_;
 };
 
 }  // namespace gemmd

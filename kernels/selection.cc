@@ -2,8 +2,10 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -34,9 +36,9 @@ bool Satisfies(Precision precision, Precision floor) {
 
 constexpr std::array<absl::string_view, 2> kHostOrder = {"openblas",
                                                          "reference"};
-// Measured on an H200 (kernels/README.md); elsewhere the sm90 kernels are
-// not there, and the rest of the order holds. A kernel below the precision
-// asked for is passed over.
+// The rule for a device that no table was measured on: orders by the shape,
+// from the ladder's measurements (kernels/README.md). What is not there or is
+// below the precision asked for is passed over.
 constexpr std::array<absl::string_view, 5> kLargeDeviceOrder = {
     "sm90_bf16x6", "sm90_ffma", "cublas", "double_buffered", "naive"};
 constexpr std::array<absl::string_view, 5> kLargeLibraryFirstOrder = {
@@ -89,10 +91,36 @@ std::span<const absl::string_view> Order(MemorySpace space,
   return library_first ? kLibraryFirstOrder : kDeviceOrder;
 }
 
+// The kernel that the table says is the fastest of those that can; null where
+// it knows of none.
+const SgemmKernel* SelectByTable(const KernelRegistry& registry,
+                                 const SgemmArgs& args, Precision precision) {
+  const SelectionTable& table = *registry.table();
+  std::vector<double> us(table.kernels().size());
+  table.Predict(args, us);
+  const SgemmKernel* best = nullptr;
+  double best_us = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < us.size(); ++i) {
+    if (us[i] >= best_us) continue;
+    const auto kernel = registry.Find(table.kernels()[i]);
+    if (!kernel.ok() || !Satisfies((*kernel)->info().precision, precision) ||
+        !(*kernel)->Supports(args).ok()) {
+      continue;
+    }
+    best = *kernel;
+    best_us = us[i];
+  }
+  return best;
+}
+
 absl::StatusOr<const SgemmKernel*> SelectAuto(const KernelRegistry& registry,
                                               MemorySpace space,
                                               const SgemmArgs& args,
                                               Precision precision) {
+  if (space == MemorySpace::kDevice && registry.table() != nullptr) {
+    const SgemmKernel* kernel = SelectByTable(registry, args, precision);
+    if (kernel != nullptr) return kernel;
+  }
   std::string reasons;
   for (absl::string_view name : Order(space, args)) {
     absl::StatusOr<const SgemmKernel*> kernel = registry.Find(name);

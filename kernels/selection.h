@@ -16,7 +16,9 @@ namespace gemmd {
 //
 // `name` is a kernel's name, or "" or "auto": then the best that
 // `Supports(args)` and whose precision is at least `precision` (kFp32 is the
-// strictest floor; kFp32Emulated also accepts kFp32; kTf32 accepts any).
+// strictest floor; kFp32Emulated also accepts kFp32; kTf32 accepts any). On a
+// device the best is the one that registry.table() predicts to be the fastest;
+// without a table, the first in an order that a rule gives.
 //
 // Pointers of `args` may be null here; their alignment is then taken as that of
 // the server's own buffers (256 bytes).

@@ -102,6 +102,8 @@ struct LaunchContext {
   size_t workspace_bytes = 0;       // at least WorkspaceBytes(problems)
 };
 
+class PreparedSgemm;
+
 // What is always true of a kernel.
 struct KernelInfo {
   std::string name;         // lower_snake_case, unique in the registry
@@ -148,6 +150,10 @@ class SgemmKernel {
   // Errors:  INTERNAL if a launch fails, naming the call that failed.
   virtual absl::Status Launch(std::span<const SgemmArgs> problems,
                               const LaunchContext& context) const = 0;
+
+  // How to keep what this kernel makes of an operand first
+  // (prepared_sgemm.h); null where it makes nothing.
+  virtual const PreparedSgemm* prepared() const { return nullptr; }
 
  protected:
   explicit SgemmKernel(KernelInfo info) : info_(std::move(info)) {}

@@ -34,13 +34,12 @@ struct Seen {
     largest = max(largest, bits);
     tiny |= bits != 0 && bits < kTiny;
   }
-  __device__ __forceinline__ void Report(uint32_t* largest_of_all,
-                                         uint32_t* has_tiny) const {
+  __device__ __forceinline__ void Report(Bf16Findings* findings) const {
     const uint32_t of_warp = __reduce_max_sync(~0u, largest);
-    if (threadIdx.x % 32 == 0 && of_warp > *largest_of_all) {
-      atomicMax(largest_of_all, of_warp);
+    if (threadIdx.x % 32 == 0 && of_warp > findings->largest) {
+      atomicMax(&findings->largest, of_warp);
     }
-    if (__any_sync(~0u, tiny) && threadIdx.x % 32 == 0) *has_tiny = 1;
+    if (__any_sync(~0u, tiny) && threadIdx.x % 32 == 0) findings->has_tiny = 1;
   }
 };
 
@@ -50,8 +49,7 @@ struct Seen {
 template <bool kTranspose, bool kVector>
 __global__ void __launch_bounds__(kThreads)
     SplitTile(const float* from, int64_t from_ld, int64_t rows, int64_t cols,
-              __nv_bfloat16* to, int64_t to_ld, uint32_t* largest,
-              uint32_t* has_tiny) {
+              __nv_bfloat16* to, int64_t to_ld, Bf16Findings* findings) {
   __shared__ float tile[kTile][kTile + (kTranspose ? 1 : 4)];
   Seen seen;
   const int64_t col0 = int64_t{blockIdx.x} * kTile;
@@ -114,14 +112,14 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
-  seen.Report(largest, has_tiny);
+  seen.Report(findings);
 }
 
 }  // namespace
 
 absl::Status SplitIntoBf16(const float* from, int64_t from_ld, int64_t rows,
                            int64_t cols, bool transpose, __nv_bfloat16* to,
-                           int64_t to_ld, uint32_t* largest, uint32_t* has_tiny,
+                           int64_t to_ld, Bf16Findings* findings,
                            CUstream_st* stream) {
   const bool vector =
       reinterpret_cast<uintptr_t>(from) % 16 == 0 && from_ld % 4 == 0;
@@ -132,7 +130,7 @@ absl::Status SplitIntoBf16(const float* from, int64_t from_ld, int64_t rows,
                   static_cast<unsigned>(
                       std::min<int64_t>((rows + kTile - 1) / kTile, 65535)));
   kernel<<<grid, kThreads, 0, stream>>>(from, from_ld, rows, cols, to, to_ld,
-                                        largest, has_tiny);
+                                        findings);
   return CudaStatus(cudaGetLastError(), "launch of SplitIntoBf16");
 }
 

@@ -17,24 +17,21 @@ struct CUstream_st;
 
 namespace gemmd {
 
-// What splitting found, in device memory, 0 before the first split.
+// What splitting a matrix found, in device memory, 0 before the split.
 struct Bf16Findings {
-  // The bits of the largest |x|, of A and of B: ordered as the values are, and
-  // above those of every number for NaN.
-  uint32_t largest_a;
-  uint32_t largest_b;
-  uint32_t has_tiny;    // some x is not 0 but below 2^-110
-  uint32_t left_alone;  // set by who could not use the parts
+  // The bits of the largest |x|: ordered as the values are, and above those of
+  // every number for NaN.
+  uint32_t largest;
+  uint32_t has_tiny;  // some x is not 0 but below 2^-110
 };
 
 // Splits the row-major [rows, cols] matrix `from`. `to` has three matrices, one
 // below the other, of [rows, cols] or, if `transpose`, of [cols, rows], with
 // rows of `to_ld` elements; what lies between their rows is left alone.
-// `largest` is one of findings' first two. Asynchronous on `stream`; INTERNAL
-// if the launch fails.
+// Asynchronous on `stream`; INTERNAL if the launch fails.
 absl::Status SplitIntoBf16(const float* from, int64_t from_ld, int64_t rows,
                            int64_t cols, bool transpose, __nv_bfloat16* to,
-                           int64_t to_ld, uint32_t* largest, uint32_t* has_tiny,
+                           int64_t to_ld, Bf16Findings* findings,
                            CUstream_st* stream);
 
 }  // namespace gemmd

@@ -6,6 +6,15 @@
 namespace gemmd {
 namespace {
 
+// Launched to overlap with the stream's launch before it, as the kernels that
+// follow it are (sm90_pipeline.cuh); older devices have no such launches.
+__device__ __forceinline__ void BeginOverlapping() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 constexpr int kTile = 32;
 constexpr int kRows = 8;  // of threads; each does four rows of a tile
 
@@ -14,6 +23,7 @@ constexpr int kRows = 8;  // of threads; each does four rows of a tile
 __global__ void __launch_bounds__(kTile* kRows)
     Transpose(const float* from, int64_t from_ld, int64_t rows, int64_t cols,
               float* to, int64_t to_ld, const uint32_t* only_if) {
+  BeginOverlapping();
   if (only_if != nullptr && *only_if == 0) return;
   __shared__ float tile[kTile][kTile + 1];
   const int64_t col0 = int64_t{blockIdx.x} * kTile;
@@ -43,6 +53,7 @@ __global__ void __launch_bounds__(kTile* kRows)
 __global__ void __launch_bounds__(kTile* kRows)
     Copy(const float* from, int64_t from_ld, int64_t rows, int64_t cols,
          float* to, int64_t to_ld, const uint32_t* only_if) {
+  BeginOverlapping();
   if (only_if != nullptr && *only_if == 0) return;
   constexpr int kEach = 8;  // rows of a thread, loaded before one is stored
   const int64_t col = int64_t{blockIdx.x} * kTile + threadIdx.x;
@@ -87,15 +98,19 @@ dim3 Grid(int64_t rows, int64_t cols, int rows_a_block) {
 absl::Status PackMatrix(const float* from, int64_t from_ld, int64_t rows,
                         int64_t cols, bool transpose, float* to, int64_t to_ld,
                         CUstream_st* stream, const uint32_t* only_if) {
-  const dim3 block(kTile, kRows);
-  if (transpose) {
-    Transpose<<<Grid(rows, cols, kTile), block, 0, stream>>>(
-        from, from_ld, rows, cols, to, to_ld, only_if);
-  } else {
-    Copy<<<Grid(rows, cols, kRows * 8), block, 0, stream>>>(
-        from, from_ld, rows, cols, to, to_ld, only_if);
-  }
-  return CudaStatus(cudaGetLastError(), "launch of PackMatrix");
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = Grid(rows, cols, transpose ? kTile : kRows * 8);
+  config.blockDim = dim3(kTile, kRows);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  return CudaStatus(
+      cudaLaunchKernelEx(&config, transpose ? &Transpose : &Copy, from, from_ld,
+                         rows, cols, to, to_ld, only_if),
+      "launch of PackMatrix");
 }
 
 absl::Status ScaleMatrix(float* c, int64_t ldc, int64_t m, int64_t n,

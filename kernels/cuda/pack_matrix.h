@@ -14,7 +14,7 @@ namespace gemmd {
 // Copies the row-major [rows, cols] matrix `from` to `to`, as [cols, rows] if
 // `transpose`. Leading dimensions are in elements. Where `only_if` is not null
 // and the word it points to, in device memory, is 0, does nothing. Asynchronous
-// on `stream`; INTERNAL if the launch fails.
+// on `stream`; INTERNAL if the launch fails. Needs compute capability 9.0.
 absl::Status PackMatrix(const float* from, int64_t from_ld, int64_t rows,
                         int64_t cols, bool transpose, float* to, int64_t to_ld,
                         CUstream_st* stream, const uint32_t* only_if = nullptr);

@@ -57,17 +57,20 @@ struct Bf16x6Problem {
   float4* partials;  // a tile for each worker
   uint64_t* flags;   // see FfmaStreamKProblem
   uint64_t launch;
-  Bf16Findings* findings;
-  int log2_k;  // rounded up
+  const Bf16Findings* findings_a;
+  const Bf16Findings* findings_b;
+  uint32_t* left_alone;  // set to whether the product is left to others
+  int log2_k;            // rounded up
 };
 
 // Whether the parts hold A and B, and no sum of products of parts can overflow.
 // If not, the product is left to an FP32 kernel.
-__device__ __forceinline__ bool HoldsInBf16(const Bf16Findings& f, int log2_k) {
-  const int exponent_a = static_cast<int>(f.largest_a >> 23) - 127;
-  const int exponent_b = static_cast<int>(f.largest_b >> 23) - 127;
-  return f.has_tiny == 0 && exponent_a < 126 && exponent_b < 126 &&
-         exponent_a + exponent_b + log2_k < 124;
+__device__ __forceinline__ bool HoldsInBf16(const Bf16Findings& a,
+                                            const Bf16Findings& b, int log2_k) {
+  const int exponent_a = static_cast<int>(a.largest >> 23) - 127;
+  const int exponent_b = static_cast<int>(b.largest >> 23) - 127;
+  return a.has_tiny == 0 && b.has_tiny == 0 && exponent_a < 126 &&
+         exponent_b < 126 && exponent_a + exponent_b + log2_k < 124;
 }
 
 // The tile of that number: 12 rows of tiles at a time, so that what runs at the
@@ -186,10 +189,9 @@ __global__ void __launch_bounds__(Bf16x6Tile::kThreads, 1)
 #if defined(GEMMD_SM90A)
   using T = Bf16x6Tile;
   extern __shared__ uint8_t shared[];
-  if (!HoldsInBf16(*p.findings, p.log2_k)) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.findings->left_alone = 1;
-    return;
-  }
+  const bool holds = HoldsInBf16(*p.findings_a, *p.findings_b, p.log2_k);
+  if (blockIdx.x == 0 && threadIdx.x == 0) *p.left_alone = !holds;
+  if (!holds) return;
   const uint32_t base = (SharedAddress(shared) + 1023) & ~1023u;
   const uint32_t barriers = base + Bf16HighRing::kBytes + Bf16RestRing::kBytes;
   const Bf16HighRing high(base, barriers);

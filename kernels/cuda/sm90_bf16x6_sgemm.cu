@@ -20,6 +20,7 @@
 #include "kernels/cuda/sm90_ffma.h"
 #include "kernels/cuda/sm90_kernels.h"
 #include "kernels/cuda/sm90_tensor_map.h"
+#include "kernels/prepared_sgemm.h"
 
 namespace gemmd {
 namespace {
@@ -42,10 +43,28 @@ int CeilLog2(int64_t x) {
   return log;
 }
 
-// Where the parts of a product's workspace lie.
+// A split matrix in memory: what splitting found, then its parts, `outer` rows
+// of k each, their rows padded.
+struct Split {
+  static constexpr int64_t kHeaderBytes = 256;
+
+  static int64_t Ld(int64_t k) { return RoundUp(k, 8); }
+  static size_t Bytes(int64_t outer, int64_t k) {
+    return kHeaderBytes +
+           RoundUp(3 * outer * Ld(k) * int64_t{sizeof(__nv_bfloat16)}, 256);
+  }
+  static Bf16Findings* Findings(void* split) {
+    return static_cast<Bf16Findings*>(split);
+  }
+  static __nv_bfloat16* Parts(void* split) {
+    return reinterpret_cast<__nv_bfloat16*>(static_cast<uint8_t*>(split) +
+                                            kHeaderBytes);
+  }
+};
+
+// Where what a product leaves in its workspace lies: offsets in bytes.
 struct Workspace {
-  int64_t parts_ld;
-  size_t findings = 0;  // offsets in bytes
+  size_t left_alone = 0;
   size_t a = 0;
   size_t b = 0;
   size_t partials = 0;
@@ -54,38 +73,38 @@ struct Workspace {
   size_t bytes = 0;
 };
 
-Workspace LayOut(const GemmShape& s, int workers, size_t fallback_bytes) {
+Workspace LayOut(const GemmShape& s, const PreparedOperands& operands,
+                 int workers, size_t fallback_bytes) {
   Workspace w;
-  w.parts_ld = RoundUp(s.k, 8);
   const auto take = [&w](int64_t bytes) {
     const size_t at = w.bytes;
     w.bytes += RoundUp(bytes, 256);
     return at;
   };
-  w.findings = take(sizeof(Bf16Findings));
+  w.left_alone = take(sizeof(uint32_t));
   w.fallback = w.bytes;
-  w.a = take(3 * s.m * w.parts_ld * int64_t{sizeof(__nv_bfloat16)});
-  w.b = take(3 * s.n * w.parts_ld * int64_t{sizeof(__nv_bfloat16)});
+  if (operands.a == nullptr) w.a = take(Split::Bytes(s.m, s.k));
+  if (operands.b == nullptr) w.b = take(Split::Bytes(s.n, s.k));
   w.partials = take(int64_t{workers} * Tile::kM * Tile::kN * 4);
   w.flags = take(int64_t{workers} * 8);
   w.bytes = std::max(w.bytes, w.fallback + fallback_bytes);
   return w;
 }
 
-absl::StatusOr<CUtensorMap> MapParts(const void* parts, int64_t rows, int64_t k,
-                                     int64_t ld, int box_rows) {
-  return MakeTensorMap({.base = parts,
+absl::StatusOr<CUtensorMap> MapParts(void* split, int64_t rows, int64_t k,
+                                     int box_rows) {
+  return MakeTensorMap({.base = Split::Parts(split),
                         .type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
                         .element_bytes = sizeof(__nv_bfloat16),
                         .columns = k,
                         .rows = 3 * rows,
-                        .leading_dimension = ld,
+                        .leading_dimension = Split::Ld(k),
                         .box_columns = Tile::kK,
                         .box_rows = box_rows,
                         .swizzle_bytes = Tile::kK * 2});
 }
 
-class Sm90Bf16x6Sgemm final : public SgemmKernel {
+class Sm90Bf16x6Sgemm final : public SgemmKernel, private PreparedSgemm {
  public:
   Sm90Bf16x6Sgemm(KernelInfo info, const Sm90Ffma& ffma)
       : SgemmKernel(std::move(info)), ffma_(ffma) {}
@@ -105,7 +124,7 @@ class Sm90Bf16x6Sgemm final : public SgemmKernel {
   size_t WorkspaceBytes(std::span<const SgemmArgs> problems) const override {
     size_t bytes = 0;  // one after the other, they share it
     for (const SgemmArgs& args : problems) {
-      if (HasProduct(args)) bytes = std::max(bytes, BytesOf(args));
+      bytes = std::max(bytes, WorkspaceBytes(args, {}));
     }
     return bytes;
   }
@@ -113,68 +132,108 @@ class Sm90Bf16x6Sgemm final : public SgemmKernel {
   absl::Status Launch(std::span<const SgemmArgs> problems,
                       const LaunchContext& context) const override {
     for (const SgemmArgs& args : problems) {
-      absl::Status status =
-          HasProduct(args)
-              ? args.shape.k < kShortestK ? ffma_.Launch(args, context, nullptr)
-                                          : LaunchProduct(args, context)
-              : ScaleMatrix(args.c, args.ldc, args.shape.m, args.shape.n,
-                            args.beta, context.stream);
+      absl::Status status = Launch(args, {}, context);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
 
+  const PreparedSgemm* prepared() const override { return this; }
+
  private:
-  size_t BytesOf(const SgemmArgs& args) const {
-    return args.shape.k < kShortestK ? ffma_.WorkspaceBytes(args)
-                                     : LayOut(args).bytes;
+  // The split operands of a product, wherever they are.
+  struct Splits {
+    void* a;
+    void* b;
+  };
+
+  size_t PreparedBytes(int64_t rows, int64_t cols,
+                       KDirection k) const override {
+    return k == KDirection::kAlongRows ? Split::Bytes(rows, cols)
+                                       : Split::Bytes(cols, rows);
   }
-  Workspace LayOut(const SgemmArgs& args) const {
-    return gemmd::LayOut(args.shape, ffma_.device().sm_count,
+
+  absl::Status Prepare(const float* x, int64_t ld, int64_t rows, int64_t cols,
+                       KDirection k, void* form,
+                       CUstream_st* stream) const override {
+    if (rows == 0 || cols == 0) return absl::OkStatus();
+    absl::Status status =
+        CudaStatus(cudaMemsetAsync(form, 0, sizeof(Bf16Findings), stream),
+                   "cudaMemsetAsync");
+    if (!status.ok()) return status;
+    const bool transpose = k == KDirection::kAlongColumns;
+    return SplitIntoBf16(x, ld, rows, cols, transpose, Split::Parts(form),
+                         Split::Ld(transpose ? rows : cols),
+                         Split::Findings(form), stream);
+  }
+
+  size_t WorkspaceBytes(const SgemmArgs& args,
+                        const PreparedOperands& operands) const override {
+    if (!HasProduct(args)) return 0;
+    return args.shape.k < kShortestK ? ffma_.WorkspaceBytes(args)
+                                     : LayOut(args, operands).bytes;
+  }
+
+  absl::Status Launch(const SgemmArgs& args, const PreparedOperands& operands,
+                      const LaunchContext& context) const override {
+    if (!HasProduct(args)) {
+      return ScaleMatrix(args.c, args.ldc, args.shape.m, args.shape.n,
+                         args.beta, context.stream);
+    }
+    return args.shape.k < kShortestK ? ffma_.Launch(args, context, nullptr)
+                                     : LaunchProduct(args, operands, context);
+  }
+
+  Workspace LayOut(const SgemmArgs& args,
+                   const PreparedOperands& operands) const {
+    return gemmd::LayOut(args.shape, operands, ffma_.device().sm_count,
                          ffma_.WorkspaceBytes(args));
   }
 
   absl::Status LaunchProduct(const SgemmArgs& args,
+                             const PreparedOperands& operands,
                              const LaunchContext& context) const {
     const GemmShape& s = args.shape;
-    const Workspace w = LayOut(args);
+    const Workspace w = LayOut(args, operands);
     if (w.bytes > context.workspace_bytes) {
       return absl::InternalError(
           absl::StrCat(info().name, ": the workspace has ",
                        context.workspace_bytes, " bytes; needed: ", w.bytes));
     }
     auto* const workspace = static_cast<uint8_t*>(context.workspace);
-    auto* const findings =
-        reinterpret_cast<Bf16Findings*>(workspace + w.findings);
-    auto* const a = reinterpret_cast<__nv_bfloat16*>(workspace + w.a);
-    auto* const b = reinterpret_cast<__nv_bfloat16*>(workspace + w.b);
-
-    absl::Status status = CudaStatus(
-        cudaMemsetAsync(findings, 0, sizeof(Bf16Findings), context.stream),
-        "cudaMemsetAsync");
-    status.Update(SplitIntoBf16(
-        args.a, args.lda, StoredRowsA(s), StoredColsA(s), s.transpose_a, a,
-        w.parts_ld, &findings->largest_a, &findings->has_tiny, context.stream));
-    status.Update(SplitIntoBf16(
-        args.b, args.ldb, StoredRowsB(s), StoredColsB(s), !s.transpose_b, b,
-        w.parts_ld, &findings->largest_b, &findings->has_tiny, context.stream));
-    status.Update(Multiply(args, w, workspace, context.stream));
+    // The copy engine reads through pointers that are not const.
+    Splits splits = {const_cast<void*>(operands.a),
+                     const_cast<void*>(operands.b)};
+    absl::Status status;
+    if (splits.a == nullptr) {
+      splits.a = workspace + w.a;
+      status.Update(Prepare(args.a, args.lda, StoredRowsA(s), StoredColsA(s),
+                            KDirectionOfA(s), splits.a, context.stream));
+    }
+    if (splits.b == nullptr) {
+      splits.b = workspace + w.b;
+      status.Update(Prepare(args.b, args.ldb, StoredRowsB(s), StoredColsB(s),
+                            KDirectionOfB(s), splits.b, context.stream));
+    }
+    if (status.ok()) {
+      status = Multiply(args, splits, w, workspace, context.stream);
+    }
     if (!status.ok()) return status;
 
     LaunchContext rest = context;
     rest.workspace = workspace + w.fallback;
     rest.workspace_bytes = context.workspace_bytes - w.fallback;
-    return ffma_.Launch(args, rest, &findings->left_alone);
+    return ffma_.Launch(args, rest,
+                        reinterpret_cast<uint32_t*>(workspace + w.left_alone));
   }
 
-  absl::Status Multiply(const SgemmArgs& args, const Workspace& w,
-                        uint8_t* workspace, CUstream_st* stream) const {
+  absl::Status Multiply(const SgemmArgs& args, const Splits& splits,
+                        const Workspace& w, uint8_t* workspace,
+                        CUstream_st* stream) const {
     const GemmShape& s = args.shape;
-    absl::StatusOr<CUtensorMap> map_a =
-        MapParts(workspace + w.a, s.m, s.k, w.parts_ld, Tile::kM);
+    absl::StatusOr<CUtensorMap> map_a = MapParts(splits.a, s.m, s.k, Tile::kM);
     if (!map_a.ok()) return map_a.status();
-    absl::StatusOr<CUtensorMap> map_b =
-        MapParts(workspace + w.b, s.n, s.k, w.parts_ld, Tile::kN);
+    absl::StatusOr<CUtensorMap> map_b = MapParts(splits.b, s.n, s.k, Tile::kN);
     if (!map_b.ok()) return map_b.status();
     const int64_t tiles_m = CeilDiv(s.m, Tile::kM);
     const int64_t tiles_n = CeilDiv(s.n, Tile::kN);
@@ -198,7 +257,9 @@ class Sm90Bf16x6Sgemm final : public SgemmKernel {
         .partials = reinterpret_cast<float4*>(workspace + w.partials),
         .flags = reinterpret_cast<uint64_t*>(workspace + w.flags),
         .launch = NextLaunchId(),
-        .findings = reinterpret_cast<Bf16Findings*>(workspace + w.findings),
+        .findings_a = Split::Findings(splits.a),
+        .findings_b = Split::Findings(splits.b),
+        .left_alone = reinterpret_cast<uint32_t*>(workspace + w.left_alone),
         .log2_k = CeilLog2(s.k)};
     absl::Status status = CudaStatus(
         cudaFuncSetAttribute(&sm90::Bf16x6,

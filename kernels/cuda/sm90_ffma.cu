@@ -2,13 +2,15 @@
 // sm90_ffma_kernels.cuh, the choice between them in sm90_ffma_plan.h; here is
 // what launches them.
 //
-// The kernels read A along k or along m, and B along n, through the copy
+// Most kernels read A along k or along m, and B along n, through the copy
 // engine, which wants 16-byte aligned rows. Any other operand is first brought
-// into that form in the workspace: one pass over memory.
+// into that form in the workspace, one pass over memory, or goes to a kernel
+// that copies element by element.
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -27,7 +29,9 @@ namespace {
 using sm90::LayoutA;
 
 using StreamKTile = sm90::FfmaTile<LayoutA::kAlongK, 8, 16>;
-using StreamKRing = sm90::FfmaRing<StreamKTile, sm90::kFfmaStages>;
+constexpr int kStreamKSharedBytes =
+    sm90::FfmaRing<StreamKTile, sm90::kFfmaStages>::kAllocatedBytes +
+    sm90::FfmaRowWriter<StreamKTile>::kBytes;
 constexpr int kWorkersPerSm = 2;
 
 // A cluster kernel's functions and what their launch needs.
@@ -47,41 +51,44 @@ ClusterKernel MakeClusterKernel() {
   using Tile = typename AlongK::Tile;
   return {&sm90::FfmaCluster<LayoutA::kAlongK, AlongK>,
           &sm90::FfmaCluster<LayoutA::kAlongM, AlongM>, Tile::kTileM,
-          AlongK::kThreads,
-          sm90::FfmaRing<Tile, AlongK::kStages>::kAllocatedBytes};
+          AlongK::kThreads, AlongK::Ring::kAllocatedBytes};
 }
 
+// Of every kind but kStreamK.
 const ClusterKernel& ClusterKernelOf(FfmaKind kind) {
-  static const ClusterKernel large = MakeClusterKernel<sm90::FfmaCluster128>();
-  static const ClusterKernel small = MakeClusterKernel<sm90::FfmaCluster64>();
-  static const ClusterKernel light =
-      MakeClusterKernel<sm90::FfmaClusterLight>();
-  switch (kind) {
-    case FfmaKind::kCluster128:
-      return large;
-    case FfmaKind::kCluster64:
-      return small;
-    default:
-      return light;
-  }
+  static const ClusterKernel kernels[] = {
+      MakeClusterKernel<sm90::FfmaCluster128>(),
+      MakeClusterKernel<sm90::FfmaCluster96>(),
+      MakeClusterKernel<sm90::FfmaCluster64>(),
+      MakeClusterKernel<sm90::FfmaClusterLight>(),
+      MakeClusterKernel<sm90::FfmaCluster32>(),
+      MakeClusterKernel<sm90::FfmaCopy64>(),
+      MakeClusterKernel<sm90::FfmaCopyLight>(),
+      MakeClusterKernel<sm90::FfmaCopy32>()};
+  static_assert(std::size(kernels) == kFfmaKinds - 1);
+  return kernels[static_cast<int>(kind) - 1];
 }
 
-// A launch in clusters of `slices` blocks.
-struct ClusterLaunch {
-  ClusterLaunch(const ClusterKernel& kernel, int blocks, int slices,
-                CUstream_st* stream) {
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {static_cast<unsigned>(slices), 1, 1};
+// A launch that starts while the stream's launch before it ends
+// (AwaitEarlierLaunches in sm90_pipeline.cuh), in clusters of `slices` blocks
+// or, with 0, without clusters.
+struct OverlappingLaunch {
+  OverlappingLaunch(int blocks, int threads, int shared_bytes, int slices,
+                    CUstream_st* stream) {
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {static_cast<unsigned>(slices), 1, 1};
     config.gridDim = dim3(blocks);
-    config.blockDim = dim3(kernel.threads);
-    config.dynamicSmemBytes = kernel.shared_bytes;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    config.attrs = attributes;
+    config.numAttrs = slices > 0 ? 2 : 1;
   }
-  ClusterLaunch(const ClusterLaunch&) = delete;
+  OverlappingLaunch(const OverlappingLaunch&) = delete;
 
-  cudaLaunchAttribute attribute = {};
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
 };
 
@@ -107,11 +114,31 @@ struct Workspace {
   size_t bytes = 0;
 };
 
+// Whether the copy engine takes the operand as it is.
+bool IsFitA(const SgemmArgs& args) { return IsAligned(args.a, args.lda); }
+bool IsFitB(const SgemmArgs& args) {
+  return !args.shape.transpose_b && IsAligned(args.b, args.ldb);
+}
+
+FfmaProduct ProductOf(const SgemmArgs& args) {
+  const GemmShape& s = args.shape;
+  FfmaProduct product = {.m = s.m, .n = s.n, .k = s.k};
+  if (!IsFitA(args)) {
+    ++product.unfit_operands;
+    product.unfit_elements += s.m * s.k;
+  }
+  if (!IsFitB(args)) {
+    ++product.unfit_operands;
+    product.unfit_elements += s.k * s.n;
+  }
+  return product;
+}
+
 Workspace LayOut(const SgemmArgs& args, FfmaPlan plan, int workers) {
   const GemmShape& s = args.shape;
   Workspace w;
-  w.pack_a = !IsAligned(args.a, args.lda);
-  w.pack_b = s.transpose_b || !IsAligned(args.b, args.ldb);
+  w.pack_a = !CopiesOperands(plan.kind) && !IsFitA(args);
+  w.pack_b = !CopiesOperands(plan.kind) && !IsFitB(args);
   w.a_ld = RoundUp(StoredColsA(s), 4);
   w.b_ld = RoundUp(s.n, 4);
   const auto take = [&w](size_t bytes) {
@@ -129,20 +156,58 @@ Workspace LayOut(const SgemmArgs& args, FfmaPlan plan, int workers) {
   return w;
 }
 
+// Describes operands that the copy engine takes, for tiles of `tile` x `tile`.
+absl::Status DescribeOperands(const GemmShape& s, const float* a, int64_t lda,
+                              const float* b, int64_t ldb, int tile,
+                              CUtensorMap* map_a, CUtensorMap* map_b) {
+  TensorMapSpec spec_a = {.base = a,
+                          .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                          .element_bytes = sizeof(float),
+                          .columns = StoredColsA(s),
+                          .rows = StoredRowsA(s),
+                          .leading_dimension = lda,
+                          .box_columns = sm90::kFfmaTileK,
+                          .box_rows = tile,
+                          .swizzle_bytes = s.transpose_a ? 0 : 128};
+  if (s.transpose_a) std::swap(spec_a.box_columns, spec_a.box_rows);
+  absl::StatusOr<CUtensorMap> made = MakeTensorMap(spec_a);
+  if (!made.ok()) return made.status();
+  *map_a = *made;
+  made = MakeTensorMap({.base = b,
+                        .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                        .element_bytes = sizeof(float),
+                        .columns = s.n,
+                        .rows = s.k,
+                        .leading_dimension = ldb,
+                        .box_columns = tile,
+                        .box_rows = sm90::kFfmaTileK,
+                        .swizzle_bytes = 0});
+  if (!made.ok()) return made.status();
+  *map_b = *made;
+  return absl::OkStatus();
+}
+
 absl::Status LaunchStreamK(bool transpose_a, const CUtensorMap& map_a,
                            const CUtensorMap& map_b,
                            const sm90::FfmaStreamKProblem& problem,
                            CUstream_st* stream) {
-  const auto kernel = transpose_a ? &sm90::FfmaStreamK<LayoutA::kAlongM>
-                                  : &sm90::FfmaStreamK<LayoutA::kAlongK>;
+  const auto kernel = transpose_a
+                          ? (problem.output.vector
+                                 ? &sm90::FfmaStreamK<LayoutA::kAlongM, true>
+                                 : &sm90::FfmaStreamK<LayoutA::kAlongM, false>)
+                          : (problem.output.vector
+                                 ? &sm90::FfmaStreamK<LayoutA::kAlongK, true>
+                                 : &sm90::FfmaStreamK<LayoutA::kAlongK, false>);
   absl::Status status = CudaStatus(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           StreamKRing::kAllocatedBytes),
+                           kStreamKSharedBytes),
       "cudaFuncSetAttribute");
   if (!status.ok()) return status;
-  kernel<<<problem.plan.workers, sm90::kFfmaThreads,
-           StreamKRing::kAllocatedBytes, stream>>>(map_a, map_b, problem);
-  return CudaStatus(cudaGetLastError(), "launch of FfmaStreamK");
+  OverlappingLaunch launch(problem.plan.workers, sm90::kFfmaThreads,
+                           kStreamKSharedBytes, 0, stream);
+  return CudaStatus(
+      cudaLaunchKernelEx(&launch.config, kernel, map_a, map_b, problem),
+      "launch of FfmaStreamK");
 }
 
 absl::Status LaunchCluster(const ClusterKernel& kernel, bool transpose_a,
@@ -156,7 +221,8 @@ absl::Status LaunchCluster(const ClusterKernel& kernel, bool transpose_a,
                      kernel.shared_bytes),
                  "cudaFuncSetAttribute");
   if (!status.ok()) return status;
-  ClusterLaunch launch(kernel, blocks, slices, stream);
+  OverlappingLaunch launch(blocks, kernel.threads, kernel.shared_bytes, slices,
+                           stream);
   return CudaStatus(
       cudaLaunchKernelEx(&launch.config, function, map_a, map_b, problem),
       "launch of FfmaCluster");
@@ -189,18 +255,20 @@ absl::StatusOr<FfmaDevice> LookAtDevice() {
     error = cudaDeviceGetAttribute(&found.sm_count,
                                    cudaDevAttrMultiProcessorCount, device);
   }
-  // The kernel with the largest shared memory: one block an SM.
-  const ClusterKernel& kernel = ClusterKernelOf(FfmaKind::kCluster128);
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(kernel.along_k,
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 kernel.shared_bytes);
-  }
-  for (int slices = 1; slices <= kMaxFfmaSlices && error == cudaSuccess;
-       ++slices) {
-    const ClusterLaunch launch(kernel, slices, slices, nullptr);
-    error = cudaOccupancyMaxActiveClusters(&found.clusters[slices],
-                                           kernel.along_k, &launch.config);
+  for (int kind = 1; kind < kFfmaKinds; ++kind) {
+    const ClusterKernel& kernel = ClusterKernelOf(static_cast<FfmaKind>(kind));
+    if (error == cudaSuccess) {
+      error = cudaFuncSetAttribute(kernel.along_k,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   kernel.shared_bytes);
+    }
+    for (int slices = 1; slices <= kMaxFfmaSlices && error == cudaSuccess;
+         ++slices) {
+      const OverlappingLaunch launch(slices, kernel.threads,
+                                     kernel.shared_bytes, slices, nullptr);
+      error = cudaOccupancyMaxActiveClusters(&found.clusters[kind][slices],
+                                             kernel.along_k, &launch.config);
+    }
   }
   absl::Status status = CudaStatus(error, "cudaOccupancyMaxActiveClusters");
   if (!status.ok()) return status;
@@ -237,8 +305,8 @@ absl::Status Sm90Ffma::Supports(const SgemmArgs& args,
       ", ", s.n, ", ", s.k, " and ", args.lda, ", ", args.ldb));
 }
 
-FfmaPlan Sm90Ffma::Plan(const GemmShape& s) const {
-  return PlanFfma(s.m, s.n, s.k, device_);
+FfmaPlan Sm90Ffma::Plan(const SgemmArgs& args) const {
+  return PlanFfma(ProductOf(args), device_);
 }
 
 StreamK Sm90Ffma::PlanStreamK(const GemmShape& s) const {
@@ -252,14 +320,23 @@ StreamK Sm90Ffma::PlanStreamK(const GemmShape& s) const {
 }
 
 size_t Sm90Ffma::WorkspaceBytes(const SgemmArgs& args) const {
-  return LayOut(args, Plan(args.shape), PlanStreamK(args.shape).workers).bytes;
+  return WorkspaceBytes(args, Plan(args));
+}
+
+size_t Sm90Ffma::WorkspaceBytes(const SgemmArgs& args, FfmaPlan plan) const {
+  return LayOut(args, plan, PlanStreamK(args.shape).workers).bytes;
 }
 
 absl::Status Sm90Ffma::Launch(const SgemmArgs& args,
                               const LaunchContext& context,
                               const uint32_t* only_if) const {
+  return Launch(args, Plan(args), context, only_if);
+}
+
+absl::Status Sm90Ffma::Launch(const SgemmArgs& args, FfmaPlan plan,
+                              const LaunchContext& context,
+                              const uint32_t* only_if) const {
   const GemmShape& s = args.shape;
-  const FfmaPlan plan = Plan(s);
   const Workspace w = LayOut(args, plan, PlanStreamK(s).workers);
   if (w.bytes > context.workspace_bytes) {
     return absl::InternalError(absl::StrCat("sm90_ffma: the workspace has ",
@@ -292,33 +369,16 @@ absl::Status Sm90Ffma::Launch(const SgemmArgs& args,
     ldb = w.b_ld;
   }
 
-  // Their descriptions.
   const int tile = plan.kind == FfmaKind::kStreamK
                        ? StreamKTile::kTileM
                        : ClusterKernelOf(plan.kind).tile;
-  TensorMapSpec spec_a = {.base = a,
-                          .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-                          .element_bytes = sizeof(float),
-                          .columns = StoredColsA(s),
-                          .rows = StoredRowsA(s),
-                          .leading_dimension = lda,
-                          .box_columns = sm90::kFfmaTileK,
-                          .box_rows = tile,
-                          .swizzle_bytes = s.transpose_a ? 0 : 128};
-  if (s.transpose_a) std::swap(spec_a.box_columns, spec_a.box_rows);
-  absl::StatusOr<CUtensorMap> map_a = MakeTensorMap(spec_a);
-  if (!map_a.ok()) return map_a.status();
-  absl::StatusOr<CUtensorMap> map_b =
-      MakeTensorMap({.base = b,
-                     .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-                     .element_bytes = sizeof(float),
-                     .columns = s.n,
-                     .rows = s.k,
-                     .leading_dimension = ldb,
-                     .box_columns = tile,
-                     .box_rows = sm90::kFfmaTileK,
-                     .swizzle_bytes = 0});
-  if (!map_b.ok()) return map_b.status();
+  CUtensorMap map_a = {};
+  CUtensorMap map_b = {};
+  if (!CopiesOperands(plan.kind)) {
+    absl::Status status =
+        DescribeOperands(s, a, lda, b, ldb, tile, &map_a, &map_b);
+    if (!status.ok()) return status;
+  }
 
   const sm90::FfmaOutput output = {.c = args.c,
                                    .ldc = args.ldc,
@@ -336,17 +396,22 @@ absl::Status Sm90Ffma::Launch(const SgemmArgs& args,
         .flags = reinterpret_cast<uint64_t*>(workspace + w.flags),
         .launch = NextLaunchId(),
         .only_if = only_if};
-    return LaunchStreamK(s.transpose_a, *map_a, *map_b, problem,
-                         context.stream);
+    return LaunchStreamK(s.transpose_a, map_a, map_b, problem, context.stream);
   }
   const sm90::FfmaClusterProblem problem = {
       .output = output,
+      .operands = {.a = a,
+                   .lda = lda,
+                   .b = b,
+                   .ldb = ldb,
+                   .k = static_cast<int>(s.k),
+                   .transpose_b = s.transpose_b},
       .tiles_m = static_cast<int>(CeilDiv(s.m, tile)),
       .steps = static_cast<int>(CeilDiv(s.k, sm90::kFfmaTileK)),
       .only_if = only_if};
   const int64_t blocks = problem.tiles_m * CeilDiv(s.n, tile) * plan.slices;
-  return LaunchCluster(ClusterKernelOf(plan.kind), s.transpose_a, *map_a,
-                       *map_b, problem, static_cast<int>(blocks), plan.slices,
+  return LaunchCluster(ClusterKernelOf(plan.kind), s.transpose_a, map_a, map_b,
+                       problem, static_cast<int>(blocks), plan.slices,
                        context.stream);
 }
 

@@ -37,10 +37,17 @@ class Sm90Ffma {
   absl::Status Launch(const SgemmArgs& args, const LaunchContext& context,
                       const uint32_t* only_if) const;
 
+  // Both again for a plan of the caller's choice, which is how tests and
+  // measurements reach each kernel. slices: 1 .. steps of 32 along k.
+  size_t WorkspaceBytes(const SgemmArgs& args, FfmaPlan plan) const;
+  absl::Status Launch(const SgemmArgs& args, FfmaPlan plan,
+                      const LaunchContext& context,
+                      const uint32_t* only_if) const;
+
  private:
   explicit Sm90Ffma(const FfmaDevice& device) : device_(device) {}
 
-  FfmaPlan Plan(const GemmShape& shape) const;
+  FfmaPlan Plan(const SgemmArgs& args) const;
   StreamK PlanStreamK(const GemmShape& shape) const;
 
   FfmaDevice device_;

@@ -41,18 +41,24 @@ enum class LayoutA {
   kAlongM,  // [k][m]
 };
 
-template <LayoutA kLayoutA, int kRows, int kCols>
+// kPadB: floats between the rows of B's tile.
+template <LayoutA kLayoutA, int kRows, int kCols, int kWarpsM = 2,
+          int kWarpsN = 2, int kPadB = 0>
 class FfmaTile {
  public:
-  static constexpr int kWarpsM = 2;
-  static constexpr int kWarpsN = 2;
   static constexpr int kThreads = 32 * kWarpsM * kWarpsN;
-  static constexpr int kTileM = kWarpsM * 8 * kRows;
-  static constexpr int kTileN = kWarpsN * 4 * kCols;
+  static constexpr int kWarpRows = 8 * kRows;
+  static constexpr int kWarpColumns = 4 * kCols;
+  static constexpr int kTileM = kWarpsM * kWarpRows;
+  static constexpr int kTileN = kWarpsN * kWarpColumns;
+  static constexpr int kRowsOfAThread = kRows;
   static constexpr int kBytesA = kTileM * kFfmaTileK * 4;
-  static constexpr int kBytesB = kTileN * kFfmaTileK * 4;
-  static constexpr int kFours = kCols / 4;  // of columns, of a thread
-  static_assert(kRows % 4 == 0 && kCols % 4 == 0, "fragments are 16 bytes");
+  static constexpr int kRowB = kTileN + kPadB;
+  static constexpr int kBytesB = kRowB * kFfmaTileK * 4;
+  static constexpr int kFours = kCols / 4;         // of columns, of a thread
+  static constexpr int kRowFours = kRows / 4 * 4;  // the rest comes as a pair
+  static_assert(kCols % 4 == 0, "a fragment of B is 16 bytes");
+  static_assert(kRows % 2 == 0, "one of A is 16 or 8");
 
   // Of the computing thread that constructs it.
   __device__ __forceinline__ FfmaTile() {
@@ -64,16 +70,28 @@ class FfmaTile {
 
   // The row, in the block's tile, of this thread's row i. Computed anew where
   // it is needed: the inner loop has no register to spare for it.
-  static __device__ __forceinline__ int Row(int i) {
-    const int warp_row = threadIdx.x / 32 % kWarpsM * 8 * kRows;
-    return warp_row + (kLayoutA == LayoutA::kAlongK
-                           ? i * 8 + LaneM()
-                           : i / 4 * 32 + LaneM() * 4 + i % 4);
+  static __device__ __forceinline__ int Row(int i) { return Row(i, LaneM()); }
+  // The same of the lanes of this warp that are `lane_m`-th along m.
+  static __device__ __forceinline__ int Row(int i, int lane_m) {
+    const int warp_row = threadIdx.x / 32 % kWarpsM * kWarpRows;
+    if (kLayoutA == LayoutA::kAlongK) return warp_row + i * 8 + lane_m;
+    if (i >= kRowFours) {
+      return warp_row + kRowFours * 8 + lane_m * 2 + i - kRowFours;
+    }
+    return warp_row + i / 4 * 32 + lane_m * 4 + i % 4;
   }
-  // The column of the first of its columns 4c .. 4c + 3.
+  // The column of the first of its columns 4c .. 4c + 3, and of its warp's.
   static __device__ __forceinline__ int Column(int c) {
-    const int warp_column = threadIdx.x % kThreads / 32 / kWarpsM * 4 * kCols;
-    return warp_column + c * 16 + LaneN() * 4;
+    return WarpColumn() + c * 16 + LaneN() * 4;
+  }
+
+  static __device__ __forceinline__ int WarpColumn() {
+    return threadIdx.x % kThreads / 32 / kWarpsM * kWarpColumns;
+  }
+  // Where a lane stands in its warp.
+  static __device__ __forceinline__ int LaneM() { return threadIdx.x / 2 % 8; }
+  static __device__ __forceinline__ int LaneN() {
+    return threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2;
   }
 
   __device__ __forceinline__ void Clear() {
@@ -97,19 +115,23 @@ class FfmaTile {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
 #pragma unroll
-        for (int i = 0; i < kRows; i += 4) {
+        for (int i = 0; i < kRowFours; i += 4) {
           LoadFour(a_[k][i], a_[k][i + 1], a_[k][i + 2], a_[k][i + 3],
                    from + k * kTileM * 4 + i * 32);
         }
+        if constexpr (kRowFours < kRows) {
+          LoadTwo(a_[k][kRowFours], a_[k][kRowFours + 1],
+                  from + k * kTileM * 4 + kRowFours * 32 - LaneM() * 8);
+        }
       }
     }
-    const uint32_t from = b + b_lane_ + four * (4 * kTileN * 4);
+    const uint32_t from = b + b_lane_ + four * (4 * kRowB * 4);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
       for (int j = 0; j < kCols; j += 4) {
         LoadFour(b_[k][j], b_[k][j + 1], b_[k][j + 2], b_[k][j + 3],
-                 from + k * kTileN * 4 + j * 16);
+                 from + k * kRowB * 4 + j * 16);
       }
     }
   }
@@ -155,10 +177,6 @@ class FfmaTile {
   }
 
  private:
-  static __device__ __forceinline__ int LaneM() { return threadIdx.x / 2 % 8; }
-  static __device__ __forceinline__ int LaneN() {
-    return threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2;
-  }
   // volatile, so that the order stays as written.
   static __device__ __forceinline__ void Ffma(float& d, float a, float b) {
     asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(d) : "f"(a), "f"(b));
@@ -167,6 +185,13 @@ class FfmaTile {
                                                   float& w, uint32_t from) {
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(x), "=f"(y), "=f"(z), "=f"(w)
+                 : "r"(from)
+                 : "memory");
+  }
+  static __device__ __forceinline__ void LoadTwo(float& x, float& y,
+                                                 uint32_t from) {
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(x), "=f"(y)
                  : "r"(from)
                  : "memory");
   }
@@ -181,8 +206,10 @@ class FfmaTile {
 // ----- the ring that feeds it -----
 
 // kStages stages of A's and B's tile in shared memory, and for each a barrier
-// that says it is full and one that says it is empty.
-template <typename Tile, int kStages>
+// that says it is full and one that says it is empty. kFillers threads fill it:
+// one, through the copy engine (Fill), or many, element by element (CopyFill in
+// sm90_ffma_copy.cuh).
+template <typename Tile, int kStages, int kFillers = 1>
 class FfmaRing {
  public:
   static constexpr int kBytes =
@@ -199,7 +226,7 @@ class FfmaRing {
         empty_(full_ + kStages * 8) {
     if (threadIdx.x == 0) {
       for (int s = 0; s < kStages; ++s) {
-        InitBarrier(full_ + s * 8, 1);
+        InitBarrier(full_ + s * 8, kFillers);
         InitBarrier(empty_ + s * 8, Tile::kThreads / 32);
       }
       FenceBarrierInit();
@@ -228,6 +255,19 @@ class FfmaRing {
       }
       LoadBox(b, map_b, n, k, full);
     }
+  }
+
+  // A stage to fill, when it is empty, and the barrier that says it is full.
+  struct Stage {
+    uint32_t a;
+    uint32_t b;
+    uint32_t full;
+  };
+  __device__ __forceinline__ Stage
+  AwaitEmpty(const RingPosition<kStages>& at) const {
+    Wait(empty_ + at.stage * 8, at.parity);
+    return {a_ + at.stage * Tile::kBytesA, b_ + at.stage * Tile::kBytesB,
+            full_ + at.stage * 8};
   }
 
   // The computing threads: sets `tile` to the sum of `steps` > 0 steps, from
@@ -278,6 +318,13 @@ struct FfmaOutput {
   float beta;
   bool vector;  // c and its rows are 16-byte aligned
 
+  // C(row, col) = x + beta * C, if it lies in C.
+  __device__ __forceinline__ void StoreOne(int row, int col, float x) const {
+    if (row >= m || col >= n) return;
+    float* at = c + row * ldc + col;
+    *at = beta != 0 ? fmaf(beta, *at, x) : x;
+  }
+
   // C(row, col .. col + 1) = (x, y) + beta * C, as far as it lies in C.
   __device__ __forceinline__ void StoreTwo(int row, int col, float x,
                                            float y) const {
@@ -315,6 +362,43 @@ struct FfmaOutput {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (col + i < n) at[i] = beta != 0 ? fmaf(beta, at[i], each[i]) : each[i];
+    }
+  }
+};
+
+// Writes a tile's sums to C where C's rows are not 16-byte aligned. A lane's
+// own fours would go out as single elements 16 bytes apart, each a part of a
+// sector of memory; so eight rows at a time go through shared memory and out
+// along rows.
+template <typename Tile>
+struct FfmaRowWriter {
+  static constexpr int kRow = Tile::kWarpColumns + 8;  // no bank conflicts
+  static constexpr int kFloatsOfAWarp = 8 * kRow;
+  static constexpr int kBytes = Tile::kThreads / 32 * kFloatsOfAWarp * 4;
+
+  // `scratch` is the block's kBytes, 16-byte aligned.
+  static __device__ __forceinline__ void Write(const Tile& tile,
+                                               const FfmaOutput& output, int m,
+                                               int n, void* scratch) {
+    float* const rows = static_cast<float*>(scratch) +
+                        threadIdx.x % Tile::kThreads / 32 * kFloatsOfAWarp;
+#pragma unroll
+    for (int i = 0; i < Tile::kRowsOfAThread; ++i) {
+      __syncwarp();
+#pragma unroll
+      for (int c = 0; c < Tile::kFours; ++c) {
+        *reinterpret_cast<float4*>(rows + Tile::LaneM() * kRow + c * 16 +
+                                   Tile::LaneN() * 4) = tile.FourSums(i, c);
+      }
+      __syncwarp();
+#pragma unroll 1
+      for (int r = 0; r < 8; ++r) {
+#pragma unroll
+        for (int c = threadIdx.x % 32; c < Tile::kWarpColumns; c += 32) {
+          output.StoreOne(m + Tile::Row(i, r), n + Tile::WarpColumn() + c,
+                          rows[r * kRow + c]);
+        }
+      }
     }
   }
 };

@@ -121,6 +121,21 @@ __device__ __forceinline__ void AwaitAndClearFlag(uint64_t* flag,
   *flag = 0;
 }
 
+// ----- launches that overlap (programmatic dependent launch) -----
+
+// Returns when every launch before this one on the stream has ended and what it
+// wrote can be read. A kernel launched to overlap touches no operand, C or
+// workspace before it.
+__device__ __forceinline__ void AwaitEarlierLaunches() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Lets the next launch of the stream, if it was made to overlap, start on what
+// is free of the chip; it waits as above for this one.
+__device__ __forceinline__ void AllowNextLaunch() {
+  asm volatile("griddepcontrol.launch_dependents;");
+}
+
 // ----- warps -----
 
 // Gives registers of this warpgroup back, or asks for more of them.

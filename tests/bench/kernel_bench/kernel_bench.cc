@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <optional>
 
 #include "absl/strings/str_format.h"
@@ -11,6 +12,7 @@
 #include "kernels/registry.h"
 #include "server/observe/build_info.h"
 #include "tests/bench/kernel_bench/clock_sampler.h"
+#include "tests/bench/kernel_bench/kept_sgemm.h"
 #include "tests/bench/kernel_bench/operands.h"
 #include "tests/bench/kernel_bench/oracle.h"
 #include "tests/bench/kernel_bench/results_file.h"
@@ -138,6 +140,7 @@ bool Bench::IsWanted(const KernelInfo& info) const {
 void Bench::Measure(const BenchCase& c) {
   Operands operands(c, kSeed);
   const Oracle oracle(operands.set(0));
+  std::vector<std::unique_ptr<KeptSgemm>> kept;
   std::vector<Candidate> candidates;
   for (const KernelEntry& entry : registry_.entries()) {
     if (!IsWanted(entry.info)) continue;
@@ -146,9 +149,18 @@ void Bench::Measure(const BenchCase& c) {
                   entry.unavailable_reason.c_str());
       continue;
     }
-    operands.PoisonFirstSet();
-    const auto candidate = Verify(*entry.kernel, operands, oracle);
-    if (candidate) candidates.push_back(*candidate);
+    const auto verify = [&](const SgemmKernel& kernel) {
+      operands.PoisonFirstSet();
+      const auto candidate = Verify(kernel, operands, oracle);
+      if (candidate) candidates.push_back(*candidate);
+    };
+    verify(*entry.kernel);
+    if (entry.kernel->prepared() == nullptr || c.batch > 1) continue;
+    for (const bool keep_a : {false, true}) {
+      kept.push_back(
+          std::make_unique<KeptSgemm>(*entry.kernel, operands, keep_a));
+      verify(*kept.back());
+    }
   }
   TimingMethod method = TimingMethod::kEvents;
   for (const Candidate& candidate : candidates) {

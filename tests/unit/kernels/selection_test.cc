@@ -7,30 +7,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/tuning.h"
+#include "tests/unit/kernels/named_kernel.h"
 
 namespace gemmd {
 namespace {
 
 using testing::HasSubstr;
-
-// A kernel that only says what it is and supports m up to a limit.
-class NamedKernel : public SgemmKernel {
- public:
-  NamedKernel(KernelInfo info, int64_t m_limit)
-      : SgemmKernel(std::move(info)), m_limit_(m_limit) {}
-
-  absl::Status Supports(const SgemmArgs& args) const override {
-    if (args.shape.m <= m_limit_) return absl::OkStatus();
-    return absl::FailedPreconditionError(info().name + " has no such m");
-  }
-  absl::Status Launch(std::span<const SgemmArgs>,
-                      const LaunchContext&) const override {
-    return absl::UnimplementedError("");
-  }
-
- private:
-  const int64_t m_limit_;
-};
 
 class SelectKernelTest : public testing::Test {
  protected:
@@ -56,6 +39,7 @@ class SelectKernelTest : public testing::Test {
     if (!entries_.empty()) {
       registry_ = std::make_unique<KernelRegistry>(std::move(entries_));
       entries_.clear();
+      registry_->UseTable(table_);
     }
     const auto kernel =
         SelectKernel(*registry_, space, {.shape = shape}, precision, name);
@@ -64,7 +48,22 @@ class SelectKernelTest : public testing::Test {
 
   std::vector<KernelEntry> entries_;
   std::unique_ptr<KernelRegistry> registry_;
+  std::shared_ptr<const SelectionTable> table_;
 };
+
+// A table in which each kernel takes the same time for every shape.
+std::shared_ptr<const SelectionTable> FlatTable(
+    const std::vector<std::pair<std::string, float>>& us_of_kernels) {
+  const SelectionGrid grid = {.m = {1, 64}, .n = {1, 64}, .k = {1, 64}};
+  std::vector<std::string> kernels;
+  std::vector<float> us;
+  for (const auto& [kernel, time] : us_of_kernels) kernels.push_back(kernel);
+  for (size_t i = 0; i < grid.size() * SelectionClass::kCount; ++i) {
+    for (const auto& [kernel, time] : us_of_kernels) us.push_back(time);
+  }
+  return std::make_shared<const SelectionTable>(SelectionStamp{.gpu = "a GPU"},
+                                                grid, kernels, us);
+}
 
 constexpr GemmShape kSmall{64, 64, 64};
 constexpr GemmShape kLarge{1024, 1024, 1024};
@@ -151,6 +150,40 @@ TEST_F(SelectKernelTest, AutoSaysWhyNothingCanRun) {
               testing::AllOf(HasSubstr("FAILED_PRECONDITION"),
                              HasSubstr("cublas is not there"),
                              HasSubstr("naive is not there")));
+}
+
+TEST_F(SelectKernelTest, AutoTakesWhatTheTableSaysIsFastest) {
+  for (const char* name : {"slow", "quick", "not_measured"}) {
+    Add(name, MemorySpace::kDevice);
+  }
+  table_ = FlatTable({{"slow", 3.0f}, {"quick", 2.0f}, {"not_here", 1.0f}});
+  EXPECT_EQ(Select(MemorySpace::kDevice, kSmall), "quick");
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "quick");
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge, Precision::kFp32, "slow"),
+            "slow");
+}
+
+TEST_F(SelectKernelTest, AutoPassesOverWhatCannotDoTheRequest) {
+  Add("slow", MemorySpace::kDevice);
+  Add("skinny", MemorySpace::kDevice, Precision::kFp32, /*m_limit=*/64);
+  Add("emulated", MemorySpace::kDevice, Precision::kFp32Emulated);
+  AddMissing("missing");
+  table_ = FlatTable({{"slow", 4.0f},
+                      {"skinny", 3.0f},
+                      {"emulated", 2.0f},
+                      {"missing", 1.0f}});
+  EXPECT_EQ(Select(MemorySpace::kDevice, kSmall), "skinny");
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "slow");
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge, Precision::kFp32Emulated),
+            "emulated");
+}
+
+TEST_F(SelectKernelTest, AutoGoesByTheRuleWhereTheTableKnowsNothing) {
+  Add("naive", MemorySpace::kDevice);
+  Add("openblas", MemorySpace::kHost);
+  table_ = FlatTable({{"gone", 1.0f}});
+  EXPECT_EQ(Select(MemorySpace::kDevice, kLarge), "naive");
+  EXPECT_EQ(Select(MemorySpace::kHost, kLarge), "openblas");
 }
 
 TEST_F(SelectKernelTest, ANamedKernelIsTaken) {

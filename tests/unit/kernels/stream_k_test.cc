@@ -7,8 +7,6 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/sm90_ffma_plan.h"
-
 namespace gemmd {
 namespace {
 
@@ -83,30 +81,6 @@ TEST_F(StreamKTest, LeavesOnePartialSumBeforeAnythingElse) {
         }
       }
     }
-  }
-}
-
-FfmaDevice H200() { return {132, {0, 132, 66, 39, 30, 22, 17, 15, 15}}; }
-
-TEST(FfmaPlanTest, FillsTheChipWhateverTheShape) {
-  // 128 x 128 tiles, where they are plenty; a cluster, where they are few.
-  EXPECT_EQ(PlanFfma(4096, 4096, 1024, H200()).kind, FfmaKind::kStreamK);
-  EXPECT_EQ(PlanFfma(1 << 20, 1 << 20, 64, H200()).kind, FfmaKind::kStreamK);
-  for (const int64_t size : {64, 128, 256, 512, 768, 1024}) {
-    const FfmaPlan plan = PlanFfma(size, size, 1024, H200());
-    const int64_t tile = plan.kind == FfmaKind::kCluster128 ? 128 : 64;
-    const int64_t tiles = (size + tile - 1) / tile * ((size + tile - 1) / tile);
-    EXPECT_NE(plan.kind, FfmaKind::kStreamK) << size;
-    EXPECT_LE(tiles, H200().clusters[plan.slices]) << "one round, " << size;
-  }
-}
-
-TEST(FfmaPlanTest, CutsNoFinerThanKAllows) {
-  for (const int64_t k : {1, 31, 32, 33, 64, 65}) {
-    const FfmaPlan plan = PlanFfma(64, 64, k, H200());
-    EXPECT_LE(plan.slices, (k + 31) / 32) << "k " << k;
-    EXPECT_LE(plan.slices, kMaxFfmaSlices);
-    EXPECT_GE(plan.slices, 1);
   }
 }
 
