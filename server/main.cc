@@ -12,6 +12,7 @@
 #include "server/options.h"
 #include "server/rpc/malloc_settings.h"
 #include "server/server.h"
+#include "server/tune.h"
 
 namespace {
 
@@ -20,9 +21,8 @@ enum ExitCode { kOk = 0, kCannotStart = 1, kUsage = 2, kDeviceFault = 3 };
 // Never destroyed: the signal thread may be calling it at any time.
 std::atomic<gemmd::Server*> g_server{nullptr};
 
-// From the handler to the signal thread. Blocking the signals and sigwait would
-// be simpler, but a library that starts threads before main does not block them
-// there, and the kernel may pick such a thread.
+// From the handler to the signal thread. Not sigwait: a library that starts
+// threads before main does not block signals there.
 int g_signals[2];
 
 void OnSignal(int signal) {
@@ -57,6 +57,10 @@ int Fail(const absl::Status& status, ExitCode code) {
   return code;
 }
 
+ExitCode CodeOf(const absl::Status& failed_start) {
+  return absl::IsInvalidArgument(failed_start) ? kUsage : kCannotStart;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -69,10 +73,13 @@ int main(int argc, char** argv) {
   const absl::Status logging =
       gemmd::InitLogging(line->options.log_level, line->options.log_format);
   if (!logging.ok()) return Fail(logging, kUsage);
+  if (line->options.tune) {
+    const absl::Status tuned = gemmd::RunTune(line->options, std::cout);
+    return tuned.ok() ? kOk : Fail(tuned, CodeOf(tuned));
+  }
   auto server = gemmd::Server::Start(line->options);
   if (!server.ok()) {
-    const bool usage = absl::IsInvalidArgument(server.status());
-    return Fail(server.status(), usage ? kUsage : kCannotStart);
+    return Fail(server.status(), CodeOf(server.status()));
   }
   g_server.store(server->release());
   std::cout << g_server.load()->ListeningLines() << std::flush;

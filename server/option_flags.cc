@@ -218,6 +218,11 @@ std::vector<OptionFlag> MakeFlags() {
       TextFlag("kernel", "NAME", &O::kernel,
                "The kernel of requests that name none (gemmctl kernels lists "
                "them)"),
+      TextFlag("selection-cache", "PATH", &O::selection_cache,
+               "What --tune measured on this machine: the kernels that auto "
+               "takes"),
+      BoolFlag("tune", "", &O::tune,
+               "Measure the kernels, write --selection-cache and exit"),
       IntFlag("streams-per-device", &O::streams_per_device, 0, 128,
               "Batches that a device runs at the same time; 0: the backend's "
               "own choice"),

@@ -22,7 +22,9 @@ struct ServerOptions {
   std::string backend = "auto";                // auto, cpu, cuda
   std::vector<int> devices;                    // empty: all
   std::string kernel = "auto";                 // for requests that name none
-  int streams_per_device = 0;                  // 0: the backend's default
+  std::string selection_cache;  // path of what --tune wrote; empty: none
+  bool tune = false;            // measure, write selection_cache, end
+  int streams_per_device = 0;   // 0: the backend's default
   int max_batch_requests = 64;
   absl::Duration max_queue_delay = absl::ZeroDuration();
   int queue_max_requests = 4096;

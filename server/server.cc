@@ -23,6 +23,7 @@
 #include "server/status_pages.h"
 #include "server/store/matrix_store.h"
 #include "server/store/request_log.h"
+#include "server/tune.h"
 
 namespace gemmd {
 namespace {
@@ -147,6 +148,7 @@ absl::Status GemmServer::StartHttp() {
 void GemmServer::StartKernels() {
   registry_.emplace(KernelRegistry::Create(
       options_.devices.empty() ? 0 : options_.devices.front()));
+  UseSelectionCache(options_, &*registry_);
   auto metrics = std::make_unique<Metrics>(options_.metrics, *registry_);
   metrics->SetQueueCapacity(options_.queue_max_requests);
   MutexLock lock(&mu_);
@@ -212,15 +214,14 @@ void GemmServer::StartStore() {
 absl::Status GemmServer::StartRpc() {
   scheduler_ = BatchScheduler::Create(SchedulerOptionsOf(options_),
                                       backend_->devices(), this);
-  auto rpc =
-      RpcServer::Start(RpcOptionsOf(options_), {.scheduler = scheduler_.get(),
-                                                .backend = backend_.get(),
-                                                .registry = &*registry_,
-                                                .admission = &admission_,
-                                                .metrics = metrics_.get(),
-                                                .store = store_.get(),
-                                                .request_log =
-                                                    request_log_.get()});
+  auto rpc = RpcServer::Start(RpcOptionsOf(options_),
+                              {.scheduler = scheduler_.get(),
+                               .backend = backend_.get(),
+                               .registry = &*registry_,
+                               .admission = &admission_,
+                               .metrics = metrics_.get(),
+                               .store = store_.get(),
+                               .request_log = request_log_.get()});
   if (!rpc.ok()) return rpc.status();
   MutexLock lock(&mu_);
   rpc_ = *std::move(rpc);

@@ -62,6 +62,8 @@ const FlagCase kCases[] = {
     {"backend", "cpu", "cuda", "tpu", "one of auto, cpu, cuda", GET(backend)},
     {"devices", "0,1", "all", "0,x", "\"all\" or device numbers", GET(devices)},
     {"kernel", "naive", "auto", nullptr, "", GET(kernel)},
+    {"selection-cache", "/a", "/b", nullptr, "", GET(selection_cache)},
+    {"tune", "true", "off", "maybe", "one of on, off", GET(tune)},
     {"streams-per-device", "3", "0", "-1", "from 0 to",
      GET(streams_per_device)},
     {"max-batch-requests", "1", "32", "0", "from 1 to",

@@ -1,0 +1,69 @@
+#include "server/tune.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/selection_cache.h"
+#include "kernels/tuning.h"
+#include "kernels/tuning_device.h"
+#include "server/observe/build_info.h"
+#include "server/observe/logging.h"
+
+namespace gemmd {
+namespace {
+
+std::string Build() {
+  return absl::StrCat(BuildVersion(), " ", BuildRevision());
+}
+
+}  // namespace
+
+absl::Status RunTune(const ServerOptions& options, std::ostream& progress) {
+  if (options.selection_cache.empty()) {
+    return absl::InvalidArgumentError(
+        "--tune needs a file to write: name it with --selection-cache PATH");
+  }
+  if (options.backend == "cpu") {
+    return absl::InvalidArgumentError(
+        "--tune measures the kernels of a GPU; --backend is cpu");
+  }
+  // Makes the device the current one.
+  const KernelRegistry registry = KernelRegistry::Create(
+      options.devices.empty() ? 0 : options.devices.front());
+  const auto stamp = DeviceStamp(Build());
+  if (!stamp.ok()) return stamp.status();
+  auto device = CreateCudaTuningDevice();
+  if (!device.ok()) return device.status();
+  progress << "measuring the kernels on " << stamp->gpu << " (driver "
+           << stamp->driver << ", CUDA " << stamp->cuda << ", cuBLAS "
+           << stamp->cublas << ")" << std::endl;
+  const auto table =
+      Tune(registry, **device, *stamp, DefaultSelectionGrid(),
+           [&progress](int done, int of, absl::string_view what) {
+             if (of > 0) progress << "[" << done << "/" << of << "] ";
+             progress << what << std::endl;
+           });
+  if (!table.ok()) return table.status();
+  absl::Status status = WriteSelectionCache(options.selection_cache, *table);
+  if (status.ok()) {
+    progress << "wrote " << options.selection_cache << std::endl;
+  }
+  return status;
+}
+
+void UseSelectionCache(const ServerOptions& options, KernelRegistry* registry) {
+  if (options.selection_cache.empty()) return;
+  const auto stamp = DeviceStamp(Build());
+  auto table = stamp.ok() ? ReadSelectionCache(options.selection_cache, *stamp)
+                          : absl::StatusOr<SelectionTable>(stamp.status());
+  if (!table.ok()) {
+    Log(LogLevel::kWarn, "the selection cache is not used",
+        {{"reason", std::string(table.status().message())}});
+    return;
+  }
+  registry->UseTable(std::make_shared<const SelectionTable>(*std::move(table)));
+}
+
+}  // namespace gemmd
