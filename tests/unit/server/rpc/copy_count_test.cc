@@ -41,21 +41,21 @@ void Backward(void* to, const void* from, size_t size) {
 
 extern "C" {
 
-void* memcpy(void* to, const void* from, size_t size) {
+void* memcpy(void* to, const void* from, size_t size) noexcept {
   Forward(to, from, size);
   return to;
 }
 
-void* memmove(void* to, const void* from, size_t size) {
+void* memmove(void* to, const void* from, size_t size) noexcept {
   (to < from ? Forward : Backward)(to, from, size);
   return to;
 }
 
-void* __memcpy_chk(void* to, const void* from, size_t size, size_t) {
+void* __memcpy_chk(void* to, const void* from, size_t size, size_t) noexcept {
   return memcpy(to, from, size);
 }
 
-void* __memmove_chk(void* to, const void* from, size_t size, size_t) {
+void* __memmove_chk(void* to, const void* from, size_t size, size_t) noexcept {
   return memmove(to, from, size);
 }
 
