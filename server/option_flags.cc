@@ -263,6 +263,8 @@ std::vector<OptionFlag> MakeFlags() {
                    "spreads clients over servers"),
       IntFlag("max-streams", &O::max_streams, 1, 1'000'000,
               "RPCs at once on a connection, at most"),
+      IntFlag("completion-queues", &O::completion_queues, 0, 256,
+              "gRPC's queues, each with a polling thread; 0: one"),
       BoolFlag("channelz", "", &O::channelz, "Serve grpc.channelz.v1"),
       BoolFlag("metrics", "on|off", &O::metrics, "Count, and serve /metrics"),
       ChoiceFlag("log-level", &O::log_level,

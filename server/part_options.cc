@@ -56,6 +56,9 @@ RpcOptions RpcOptionsOf(const ServerOptions& options) {
           : std::min(rpc.max_inline_bytes, rpc.receive_bytes / 2);
   rpc.max_streams = options.max_streams;
   rpc.max_connection_age = options.max_connection_age;
+  if (options.completion_queues > 0) {
+    rpc.completion_queues = options.completion_queues;
+  }
   rpc.channelz = options.channelz;
   rpc.version = std::string(BuildVersion());
   rpc.build = absl::StrCat("revision ", BuildRevision(), ", CUDA ", BuildCuda(),

@@ -1,0 +1,272 @@
+// The service's figures beside those of a raw gRPC echo of the same bytes, the
+// same connections and the same number of calls in flight, both in one run, in
+// turns. tests/bench/service.sh starts the servers and keeps the results.
+//
+//   gemmd_service_load throughput GEMMD ECHO     64 in flight, 64^3
+//   gemmd_service_load latency GEMMD ECHO        one in flight, 64^3
+//   gemmd_service_load half_load GEMMD ECHO      half of the throughput, 64^3
+//   gemmd_service_load pauses GEMMD              after pauses, 64^3
+//   gemmd_service_load rows GEMMD                64 connections of one row each
+//                                                by one resident 4096 x 4096
+//
+// A line a figure: name, unit, figure, what it is compared with, tabs between.
+// `rows` needs the server for itself: service.sh reads its metrics afterwards.
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/security/credentials.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gemmd/v1/gemm_service.grpc.pb.h"
+#include "server/rpc/malloc_settings.h"
+#include "tests/bench/raw_load.h"
+
+namespace gemmd {
+namespace {
+
+constexpr char kSgemm[] = "/gemmd.v1.GemmService/Sgemm";
+constexpr int kSize = 64;
+constexpr int kInFlight = 64;
+constexpr int kRounds = 5;
+constexpr double kRoundSeconds = 1;
+
+int Threads() {
+  // The servers want the other cores.
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4,
+                    1, 4);
+}
+
+int Connections() {
+  const char* const text = std::getenv("GEMMD_BENCH_CONNECTIONS");
+  return text == nullptr ? 8 : std::atoi(text);
+}
+
+std::string RandomBytes(size_t floats) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::string bytes(floats * sizeof(float), '\0');
+  for (size_t i = 0; i < floats; ++i) {
+    const float x = uniform(random);
+    std::memcpy(&bytes[i * sizeof(float)], &x, sizeof(x));
+  }
+  return bytes;
+}
+
+void SetOperand(int rows, int cols, v1::Operand* operand) {
+  operand->set_rows(rows);
+  operand->set_cols(cols);
+  operand->set_data(RandomBytes(size_t{1} * rows * cols));
+}
+
+grpc::ByteBuffer ToBuffer(const v1::SgemmRequest& request) {
+  grpc::Slice slice(request.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+grpc::ByteBuffer Product() {
+  v1::SgemmRequest request;
+  SetOperand(kSize, kSize, request.mutable_a());
+  SetOperand(kSize, kSize, request.mutable_b());
+  return ToBuffer(request);
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2,
+                   values.end());
+  return values[values.size() / 2];
+}
+
+void Print(const char* name, const char* unit, double figure, double compared) {
+  std::printf("%s\t%s\t%.6g\t%.6g\n", name, unit, figure, compared);
+  std::fflush(stdout);
+}
+
+// gemmd and the echo, with the same load.
+class Pair {
+ public:
+  Pair(const std::string& gemmd, const std::string& echo, int connections,
+       int threads)
+      : gemmd_({gemmd, kSgemm}, Product(), connections, threads),
+        echo_({echo, "/echo", AnswerBytes(gemmd)}, Product(), connections,
+              threads) {}
+
+  struct Results {
+    std::vector<LoadResult> gemmd;
+    std::vector<LoadResult> echo;
+  };
+  Results Measure(const std::function<LoadResult(RawLoad&)>& run) {
+    Results results;
+    for (int round = -1; round < kRounds; ++round) {  // one to warm up
+      LoadResult gemmd = run(gemmd_);
+      LoadResult echo = run(echo_);
+      if (round < 0) continue;
+      results.gemmd.push_back(std::move(gemmd));
+      results.echo.push_back(std::move(echo));
+    }
+    return results;
+  }
+
+  // Seconds that the device computes for one product, median of some.
+  double ComputeMicroseconds() {
+    std::vector<double> us;
+    for (int i = 0; i < 200; ++i) {
+      grpc::ByteBuffer answer;
+      gemmd_.CallOnce(&answer);
+      v1::SgemmResponse response;
+      grpc::SerializationTraits<v1::SgemmResponse>::Deserialize(&answer,
+                                                                &response);
+      us.push_back(1e6 * response.execution().compute_seconds());
+    }
+    return Median(us);
+  }
+
+ private:
+  static size_t AnswerBytes(const std::string& gemmd) {
+    RawLoad load({gemmd, kSgemm}, Product(), 1, 1);
+    grpc::ByteBuffer answer;
+    load.CallOnce(&answer);
+    return answer.Length();
+  }
+
+  RawLoad gemmd_;
+  RawLoad echo_;
+};
+
+double MedianRate(const std::vector<LoadResult>& results) {
+  std::vector<double> rates;
+  for (const LoadResult& r : results) rates.push_back(r.requests_per_second);
+  return Median(rates);
+}
+
+double MedianPercentile(const std::vector<LoadResult>& results, double p) {
+  std::vector<double> values;
+  for (const LoadResult& r : results) values.push_back(r.Percentile(p));
+  return Median(values);
+}
+
+void Throughput(const std::string& gemmd, const std::string& echo) {
+  Pair pair(gemmd, echo, Connections(), Threads());
+  const auto results = pair.Measure(
+      [](RawLoad& load) { return load.RunClosed(kInFlight, kRoundSeconds); });
+  Print("throughput", "requests/s", MedianRate(results.gemmd),
+        MedianRate(results.echo));
+}
+
+void Latency(const std::string& gemmd, const std::string& echo) {
+  Pair pair(gemmd, echo, 1, 1);
+  const double compute = pair.ComputeMicroseconds();
+  const auto results = pair.Measure(
+      [](RawLoad& load) { return load.RunClosed(1, kRoundSeconds); });
+  Print("latency_p50", "us", MedianPercentile(results.gemmd, 50),
+        MedianPercentile(results.echo, 50) + compute);
+}
+
+void HalfLoad(const std::string& gemmd, const std::string& echo) {
+  Pair pair(gemmd, echo, Connections(), Threads());
+  const double compute = pair.ComputeMicroseconds();
+  const auto most = pair.Measure([](RawLoad& load) {
+    return load.RunClosed(kInFlight, kRoundSeconds / 2);
+  });
+  const double rate = MedianRate(most.gemmd) / 2;
+  const auto results = pair.Measure(
+      [rate](RawLoad& load) { return load.RunOpen(rate, kRoundSeconds); });
+  Print("half_load_p99", "us", MedianPercentile(results.gemmd, 99) - compute,
+        MedianPercentile(results.echo, 99));
+  Print("half_load_p50", "us", MedianPercentile(results.gemmd, 50) - compute,
+        MedianPercentile(results.echo, 50));
+}
+
+void Pauses(const std::string& gemmd) {
+  RawLoad load({gemmd, kSgemm}, Product(), 1, 1);
+  const double busy = load.RunClosed(1, kRoundSeconds).Percentile(50);
+  std::mt19937_64 random(std::random_device{}());
+  std::uniform_real_distribution<double> between(1, 3.3);
+  std::vector<double> worst;
+  for (int i = 0; i < 20; ++i) {
+    const double pause = i % 3 == 0   ? 1.05
+                         : i % 3 == 1 ? 2.15
+                                      : between(random);
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    grpc::ByteBuffer answer;
+    worst.push_back(load.CallOnce(&answer));
+  }
+  Print("pauses_worst", "us", *std::max_element(worst.begin(), worst.end()),
+        busy);
+  Print("pauses_median", "us", Median(worst), busy);
+}
+
+// The same rows through `in_flight` connections.
+void Rows(const std::string& address) {
+  constexpr int kOrder = 4096;
+  constexpr size_t kChunk = size_t{1} << 20;
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  const auto stub = v1::GemmService::NewStub(grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext context;
+  v1::UploadMatrixResponse uploaded;
+  auto writer = stub->UploadMatrix(&context, &uploaded);
+  v1::UploadMatrixRequest message;
+  message.mutable_header()->set_rows(kOrder);
+  message.mutable_header()->set_cols(kOrder);
+  message.mutable_header()->set_matrix_id("bench");
+  writer->Write(message);
+  const std::string matrix = RandomBytes(size_t{kOrder} * kOrder);
+  for (size_t at = 0; at < matrix.size(); at += kChunk) {
+    message.set_chunk(matrix.substr(at, kChunk));
+    if (!writer->Write(message)) break;
+  }
+  writer->WritesDone();
+  if (const grpc::Status status = writer->Finish(); !status.ok()) {
+    std::fprintf(stderr, "upload: %s\n", status.error_message().c_str());
+    std::exit(1);
+  }
+  v1::SgemmRequest request;
+  SetOperand(1, kOrder, request.mutable_a());
+  request.mutable_b()->set_rows(kOrder);
+  request.mutable_b()->set_cols(kOrder);
+  request.mutable_b()->set_matrix_id("bench");
+  RawLoad load({address, kSgemm}, ToBuffer(request), kInFlight, Threads());
+  Print("rows", "requests/s",
+        load.RunClosed(kInFlight, 3 * kRoundSeconds).requests_per_second, 0);
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  ConfigureMalloc();
+  using Measure = void (*)(const std::string&, const std::string&);
+  static const std::map<std::string, Measure> pairs = {
+      {"throughput", Throughput},
+      {"latency", Latency},
+      {"half_load", HalfLoad}};
+  static const std::map<std::string, void (*)(const std::string&)> alone = {
+      {"pauses", Pauses}, {"rows", Rows}};
+  if (arguments.size() == 3 && pairs.contains(arguments[0])) {
+    pairs.at(arguments[0])(arguments[1], arguments[2]);
+    return 0;
+  }
+  if (arguments.size() == 2 && alone.contains(arguments[0])) {
+    alone.at(arguments[0])(arguments[1]);
+    return 0;
+  }
+  std::fprintf(stderr,
+               "usage: gemmd_service_load throughput|latency|half_load GEMMD "
+               "ECHO\n       gemmd_service_load pauses|rows GEMMD\n");
+  return 2;
+}
+
+}  // namespace
+}  // namespace gemmd
+
+int main(int argc, char** argv) { return gemmd::Main({argv + 1, argv + argc}); }
