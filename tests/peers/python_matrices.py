@@ -135,7 +135,7 @@ def check_stream(service, rng):
     products[41] = (np.ones((2, 3), np.float32), np.ones((2, 3), np.float32))
 
     def requests():
-        for sequence, (a, b) in products.items():
+        for sequence, (a, b) in list(products.items()):
             yield sgemm_pb2.SgemmStreamRequest(
                 sequence=sequence,
                 request=sgemm_pb2.SgemmRequest(a=operand(a), b=operand(b)))
