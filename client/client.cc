@@ -160,7 +160,17 @@ absl::StatusOr<ResidentMatrix> Client::Upload(const MatrixView& source,
                            : std::nullopt));
 }
 
+namespace {
+
+absl::Status NoMatrix() {
+  return absl::InvalidArgumentError(
+      "the handle refers to no matrix; upload one, or find it by its id");
+}
+
+}  // namespace
+
 absl::StatusOr<Matrix> Client::Download(const ResidentMatrix& matrix) {
+  if (!matrix) return NoMatrix();
   Matrix to(matrix.rows(), matrix.cols());
   absl::Status status = Download(matrix, 0, to.mutable_view());
   if (!status.ok()) return status;
@@ -169,6 +179,7 @@ absl::StatusOr<Matrix> Client::Download(const ResidentMatrix& matrix) {
 
 absl::Status Client::Download(const ResidentMatrix& matrix, int64_t first_row,
                               const MutableMatrixView& to) {
+  if (!matrix) return NoMatrix();
   Operation operation(session_->options().timeout);
   absl::Status status = client::CheckMatrix(to, "the output");
   if (!status.ok()) return status;

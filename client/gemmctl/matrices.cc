@@ -11,20 +11,13 @@
 #include "client/gemmctl/exit_code.h"
 #include "client/gemmctl/format.h"
 #include "client/gemmctl/json.h"
+#include "client/gemmctl/transposed.h"
 #include "gemmd/npy.h"
 
 namespace gemmd::gemmctl {
 namespace {
 
 using Info = ResidentMatrix::Info;
-
-Matrix Transposed(const Matrix& x) {
-  Matrix transposed(x.cols(), x.rows());
-  for (int64_t i = 0; i < x.rows(); ++i) {
-    for (int64_t j = 0; j < x.cols(); ++j) transposed(j, i) = x(i, j);
-  }
-  return transposed;
-}
 
 std::string Json(const Info& info) {
   return JsonObject()

@@ -17,6 +17,7 @@
 #include "client/gemmctl/exit_code.h"
 #include "client/gemmctl/format.h"
 #include "client/gemmctl/json.h"
+#include "client/gemmctl/transposed.h"
 #include "client/sgemm_check.h"
 #include "gemmd/npy.h"
 
@@ -161,14 +162,6 @@ absl::Status CheckBeta(const MultiplyOptions& options) {
         "--c is given without --beta; give a --beta other than 0, or no --c");
   }
   return absl::OkStatus();
-}
-
-Matrix Transposed(const Matrix& x) {
-  Matrix transposed(x.cols(), x.rows());
-  for (int64_t i = 0; i < x.rows(); ++i) {
-    for (int64_t j = 0; j < x.cols(); ++j) transposed(j, i) = x(i, j);
-  }
-  return transposed;
 }
 
 SgemmCall MakeCall(const CommandLine& line, Inputs* inputs) {

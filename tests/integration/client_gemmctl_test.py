@@ -436,9 +436,10 @@ class WithServerTest(Folder):
         report = json.loads(result.stdout)
         self.assertGreater(report["late"], 0)
         self.assertLess(report["requests"], 25000)
-        # The wait counts; the server's own stages are a small part of it.
+        # The wait counts, of which the server's stages know nothing.
         self.assertGreater(report["latency_seconds"]["p50"], 0.05)
-        self.assertLess(sum(report["mean_stage_seconds"].values()), 0.05)
+        self.assertLess(sum(report["mean_stage_seconds"].values()),
+                        report["latency_seconds"]["mean"])
 
     def test_bench_verifies_with_the_operands_anywhere(self):
         for where in ("inline", "resident-b", "resident"):
@@ -534,6 +535,31 @@ class WithServerTest(Folder):
 
 
 class ServerThatGoesTest(Folder):
+    def test_a_server_that_comes_back_is_given_its_matrices_again(self):
+        path = str(self.folder / "gemmd.sock")
+        flags = ["--unix-socket", path, "--shared-memory=true"]
+        for where in ("resident-b", "shared-memory"):
+            server = gemmd_process.Server(*flags)
+            try:
+                bench = subprocess.Popen(
+                    [gemmd_process.BIN.absolute() / "gemmctl", "bench",
+                     "--server", "unix:" + path, "--operands", where,
+                     "--shape", "32", "--duration", "5s", "--warmup", "100ms",
+                     "--verify", "1", "--keep-going", "--json"],
+                    stdout=subprocess.PIPE, text=True)
+                time.sleep(1.5)
+                server.signal(signal.SIGKILL)
+                server.stop()
+                server = gemmd_process.Server(*flags)
+                report = json.loads(bench.communicate()[0])
+            finally:
+                server.stop()
+            # Lost with the server: what was in flight. Nothing is NOT_FOUND.
+            self.assertLessEqual(set(report["errors"]), {"UNAVAILABLE"})
+            self.assertLessEqual(report["failed"], 10)
+            self.assertGreater(report["requests"], 10)
+            self.assertEqual(report["verified"], report["requests"])
+
     def test_a_server_that_stops_reading_does_not_hold_it_past_the_deadline(
             self):
         self.save("x.npy", np.zeros((3000, 3000), np.float32))

@@ -71,6 +71,13 @@ TEST_F(ResidentMatrixTest, ComesBackAsItWent) {
       client_->Download(b, 36, {wide.data(), 5, 50, 60})));
 }
 
+TEST_F(ResidentMatrixTest, AHandleOfNothingIsSaidNotFollowed) {
+  const ResidentMatrix none;
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->Download(none).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      client_->Sgemm({.a = none, .b = b_.view()}).status()));
+}
+
 TEST_F(ResidentMatrixTest, APaddedSourceIsUploadedWithoutItsPadding) {
   const MatrixView part = {b_.data() + 3, 40, 33, 50};
   absl::StatusOr<ResidentMatrix> matrix = client_->Upload(part);
