@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "server/rpc/grpc_log.h"
 
 namespace gemmd {
 namespace {
@@ -90,7 +89,6 @@ int BytesOnTheirWay(int fd) {
 
 void EndConnections(int port, const std::string& unix_socket,
                     MonotonicTime deadline) {
-  const QuietGrpcLog quiet;
   const Address address{port, unix_socket};
   for (const int fd : FindSockets(address, Listens)) {
     shutdown(fd, SHUT_RDWR);

@@ -20,8 +20,7 @@ namespace gemmd {
 // it. Of a call that arrives now, the client's gRPC says UNAVAILABLE.
 //
 // gRPC does not give its sockets out, so they are found in /proc/self/fd by the
-// address they are bound to; where there is no /proc nothing happens. While
-// this runs, gRPC's complaints about its sockets are not logged.
+// address they are bound to; where there is no /proc nothing happens.
 void EndConnections(int port, const std::string& unix_socket,
                     MonotonicTime deadline);
 

@@ -236,6 +236,8 @@ bool RpcServerImpl::Shutdown(MonotonicTime deadline) {
   const bool in_time = environment_.awaited.WaitForNoneUntil(deadline);
   // Cancels what is left, which ends its tasks, which posts their Finish; only
   // when the last call is gone may the queues be shut down.
+  // gRPC complains of the sockets that are taken from it.
+  const QuietGrpcLog quiet;
   EndConnections(port_, environment_.options.unix_socket, deadline);
   server_->Shutdown(std::chrono::system_clock::now());
   environment_.calls.WaitForNone();
