@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <iostream>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "server/observe/logging.h"
 #include "server/options.h"
@@ -30,25 +32,41 @@ void OnSignal(int signal) {
   if (write(g_signals[1], &byte, 1) != 1) _exit(128 + signal);
 }
 
+// SIGHUP: the same command line, with its environment and file as they are now.
+void Reload(int argc, char** argv) {
+  gemmd::Server* server = g_server.load();
+  const auto line = gemmd::ParseCommandLine(argc, argv);
+  if (!line.ok()) {
+    gemmd::Log(gemmd::LogLevel::kError, "not read anew",
+               {{"reason", std::string(line.status().message())}});
+  } else if (server != nullptr) {
+    server->Reload(line->options.log_level);
+  }
+}
+
 // The first signal asks for a drain, or ends a server that is not ready yet;
 // the second ends the process.
-void FollowSignals() {
+void FollowSignals(int argc, char** argv) {
   char signal;
-  for (bool first = true; read(g_signals[0], &signal, 1) == 1; first = false) {
+  for (bool first = true; read(g_signals[0], &signal, 1) == 1;) {
+    if (signal == SIGHUP) {
+      Reload(argc, argv);
+      continue;
+    }
     gemmd::Server* server = g_server.load();
-    if (!first) _exit(128 + signal);
+    if (!std::exchange(first, false)) _exit(128 + signal);
     if (server == nullptr) _exit(kOk);  // nothing has been served yet
     server->RequestShutdown();
   }
 }
 
-void HandleSignals() {
+void HandleSignals(int argc, char** argv) {
   if (pipe(g_signals) != 0) _exit(kCannotStart);
-  std::thread(FollowSignals).detach();
+  std::thread(FollowSignals, argc, argv).detach();
   struct sigaction action {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
-  for (const int n : {SIGTERM, SIGINT}) sigaction(n, &action, nullptr);
+  for (const int n : {SIGTERM, SIGINT, SIGHUP}) sigaction(n, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);  // a closed socket or pipe is an error code
 }
 
@@ -65,7 +83,7 @@ ExitCode CodeOf(const absl::Status& failed_start) {
 
 int main(int argc, char** argv) {
   gemmd::ConfigureMalloc();
-  HandleSignals();
+  HandleSignals(argc, argv);
   const auto line = gemmd::ParseCommandLine(argc, argv);
   if (!line.ok()) return Fail(line.status(), kUsage);
   std::cout << line->output;

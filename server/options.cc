@@ -197,13 +197,20 @@ absl::Status CheckTogether(const ServerOptions& options) {
   if (options.backend == "cpu" && !options.devices.empty()) {
     return Usage("--devices names CUDA devices, and --backend cpu uses none");
   }
+  if (options.channelz && !options.auth_token_file.empty()) {
+    return Usage(
+        "--channelz answers everybody, also those whom --auth-token-file "
+        "keeps out: give one of them");
+  }
   if (options.listen.empty()) return absl::OkStatus();
   const auto grpc = ParseListenAddress(options.listen);
-  if (!grpc->loopback() && !options.insecure) {
+  const bool tls = !options.tls_cert.empty();
+  if (!grpc->loopback() && !tls && !options.insecure) {
     return Usage(absl::StrCat(
         "--listen ", options.listen,
         " would offer plaintext gRPC beyond this machine: listen on "
-        "127.0.0.1, or accept that with --insecure"));
+        "127.0.0.1, give --tls-cert and --tls-key, or accept that with "
+        "--insecure"));
   }
   if (options.listen == options.http_listen && grpc->port != 0) {
     return Usage(absl::StrCat("--listen and --http-listen are both ",

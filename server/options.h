@@ -19,12 +19,16 @@ struct ServerOptions {
   bool shared_memory = false;                  // with clients of unix_socket
   std::string http_listen = "127.0.0.1:9464";  // empty: no HTTP
   bool insecure = false;                       // plaintext gRPC beyond loopback
-  std::string backend = "auto";                // auto, cpu, cuda
-  std::vector<int> devices;                    // empty: all
-  std::string kernel = "auto";                 // for requests that name none
-  std::string selection_cache;  // path of what --tune wrote; empty: none
-  bool tune = false;            // measure, write selection_cache, end
-  int streams_per_device = 0;   // 0: the backend's default
+  std::string tls_cert;                        // PEM files; empty: plaintext
+  std::string tls_key;
+  std::string tls_client_ca;     // empty: no client certificates
+  std::string auth_token_file;   // empty: everybody may do everything
+  std::string backend = "auto";  // auto, cpu, cuda
+  std::vector<int> devices;      // empty: all
+  std::string kernel = "auto";   // for requests that name none
+  std::string selection_cache;   // path of what --tune wrote; empty: none
+  bool tune = false;             // measure, write selection_cache, end
+  int streams_per_device = 0;    // 0: the backend's default
   int max_batch_requests = 64;
   absl::Duration max_queue_delay = absl::ZeroDuration();
   int queue_max_requests = 4096;
@@ -38,7 +42,7 @@ struct ServerOptions {
   absl::Duration drain_delay = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration max_connection_age = absl::InfiniteDuration();
-  int max_streams = 1024;  // a connection
+  int max_streams = 1024;     // a connection
   int completion_queues = 0;  // 0: the fastest known
   bool channelz = false;
   bool metrics = true;

@@ -42,11 +42,18 @@ MatrixStoreOptions MatrixStoreOptionsOf(const ServerOptions& options) {
   return store;
 }
 
+TlsFiles TlsFilesOf(const ServerOptions& options) {
+  return {.certificate = options.tls_cert,
+          .key = options.tls_key,
+          .client_ca = options.tls_client_ca};
+}
+
 RpcOptions RpcOptionsOf(const ServerOptions& options) {
   RpcOptions rpc;
   rpc.listen = options.listen;
   rpc.unix_socket = options.unix_socket;
   rpc.shared_memory = options.shared_memory;
+  rpc.tls = TlsFilesOf(options);
   rpc.kernel = options.kernel;
   rpc.receive_bytes = ReceiveBytesWithin(ContainerMemoryLimit());
   // Two messages must have room: see RpcOptions.

@@ -17,6 +17,7 @@ AdmissionOptions AdmissionOptionsOf(const ServerOptions& options);
 BackendOptions BackendOptionsOf(const ServerOptions& options);
 BatchSchedulerOptions SchedulerOptionsOf(const ServerOptions& options);
 MatrixStoreOptions MatrixStoreOptionsOf(const ServerOptions& options);
+TlsFiles TlsFilesOf(const ServerOptions& options);
 RpcOptions RpcOptionsOf(const ServerOptions& options);
 
 // Whether --kernel can run on `backend`: one that never could is an error now

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "kernels/registry.h"
+#include "server/auth/access_file.h"
+#include "server/auth/tls_files.h"
 #include "server/execute/backend.h"
 #include "server/monotonic_time.h"
 #include "server/mutex.h"
@@ -53,12 +56,14 @@ class GemmServer : public Server,
   }
 
   void RequestShutdown() override { BeginDrain(absl::OkStatus()); }
+  void Reload(absl::string_view log_level) override;
 
   absl::Status Shutdown() override;
 
  private:
   enum class State { kStarting, kServing, kDraining };
 
+  absl::Status StartAccess();
   absl::Status StartHttp();
   void StartKernels();
   absl::Status StartDevices(BackendFactory make_backend);
@@ -95,6 +100,7 @@ class GemmServer : public Server,
   std::optional<KernelRegistry> registry_;
   std::unique_ptr<Metrics> metrics_;  // set once, under mu_: HTTP looks at it
   Admission admission_;
+  std::unique_ptr<AccessFile> access_;  // null: everybody may call
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<MatrixStore> store_;
@@ -114,6 +120,7 @@ absl::Status GemmServer::Start(BackendFactory make_backend) {
   // Before devices take their time.
   absl::Status status = RpcServer::Check(RpcOptionsOf(options_));
   // First, so that probes are answered while drivers load and devices warm up.
+  if (status.ok()) status = StartAccess();
   if (status.ok()) status = StartHttp();
   if (!status.ok()) return status;
   StartKernels();
@@ -129,6 +136,19 @@ absl::Status GemmServer::Start(BackendFactory make_backend) {
     rpc_->SetServing(true);
     metrics_->SetReady(true);
   }
+  return absl::OkStatus();
+}
+
+// What can be wrong with files is said before devices warm up.
+absl::Status GemmServer::StartAccess() {
+  absl::Status status = CheckTlsFiles(TlsFilesOf(options_), absl::Now());
+  if (!status.ok() || options_.auth_token_file.empty()) return status;
+  auto access = AccessFile::Open(options_.auth_token_file);
+  if (!access.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--auth-token-file: ", access.status().message()));
+  }
+  access_ = *std::move(access);
   return absl::OkStatus();
 }
 
@@ -221,7 +241,8 @@ absl::Status GemmServer::StartRpc() {
                                .admission = &admission_,
                                .metrics = metrics_.get(),
                                .store = store_.get(),
-                               .request_log = request_log_.get()});
+                               .request_log = request_log_.get(),
+                               .access = access_.get()});
   if (!rpc.ok()) return rpc.status();
   MutexLock lock(&mu_);
   rpc_ = *std::move(rpc);
@@ -276,6 +297,19 @@ void GemmServer::WaitDrainDelay() {
   MutexLock lock(&mu_);
   while (fault_.ok() && MonotonicClock::now() < end) {
     changed_.WaitUntil(&mu_, end);
+  }
+}
+
+void GemmServer::Reload(absl::string_view log_level) {
+  const absl::StatusOr<LogLevel> level = ParseLogLevel(log_level);
+  if (level.ok()) SetLogLevel(*level);
+  absl::Status status = level.status();
+  if (access_ != nullptr) status.Update(access_->Reload());
+  if (status.ok()) {
+    Log(LogLevel::kInfo, "read anew", {{"log_level", std::string(log_level)}});
+  } else {
+    Log(LogLevel::kError, "what was read anew is not good; the old stays",
+        {{"reason", std::string(status.message())}});
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/registry.h"
 #include "server/execute/backend.h"
 #include "server/options.h"
@@ -50,6 +51,11 @@ class Server {
   // Asks for the end; returns at once. Safe from any thread, not from a signal
   // handler.
   virtual void RequestShutdown() = 0;
+
+  // Takes the log level (a name as --log-level has it) and reads
+  // --auth-token-file anew; where one is bad, it stays as it was and the log
+  // says why.
+  virtual void Reload(absl::string_view log_level) = 0;
 
   // Teardown order (I5): health NOT_SERVING, drain_delay, refuse new work,
   // finish the queue, gRPC Shutdown(deadline), backend, pools. A device fault

@@ -13,11 +13,10 @@ constexpr absl::Duration kRetryDelay = absl::Milliseconds(100);
 }  // namespace
 
 absl::Status StagingTooLargeError(size_t bytes, size_t capacity) {
-  return LimitError(
-      "--pinned-pool-bytes", capacity,
-      absl::StrCat("the request needs ", bytes,
-                   " bytes of staging memory; there are ", capacity,
-                   " in all (--pinned-pool-bytes)"));
+  return LimitError("--pinned-pool-bytes", capacity,
+                    absl::StrCat("the request needs ", bytes,
+                                 " bytes of staging memory; there are ",
+                                 capacity, " in all (--pinned-pool-bytes)"));
 }
 
 absl::Status StagingFullError(size_t bytes, size_t used, size_t capacity) {

@@ -208,20 +208,23 @@ std::string OneLine(absl::string_view text) {
   return line;
 }
 
-absl::Status InitLogging(absl::string_view level, absl::string_view format) {
+absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view level) {
   constexpr std::pair<absl::string_view, LogLevel> kLevels[] = {
       {"trace", LogLevel::kTrace},
       {"debug", LogLevel::kDebug},
       {"info", LogLevel::kInfo},
       {"warn", LogLevel::kWarn},
       {"error", LogLevel::kError}};
-  const auto* known = kLevels;
-  while (known != std::end(kLevels) && known->first != level) ++known;
-  if (known == std::end(kLevels)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("log level \"", level,
-                     "\" is none of trace, debug, info, warn, error"));
+  for (const auto& [name, known] : kLevels) {
+    if (name == level) return known;
   }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "log level \"", level, "\" is none of trace, debug, info, warn, error"));
+}
+
+absl::Status InitLogging(absl::string_view level, absl::string_view format) {
+  const absl::StatusOr<LogLevel> known = ParseLogLevel(level);
+  if (!known.ok()) return known.status();
   if (format != "text" && format != "json") {
     return absl::InvalidArgumentError(
         absl::StrCat("log format \"", format, "\" is none of text, json"));
@@ -230,7 +233,7 @@ absl::Status InitLogging(absl::string_view level, absl::string_view format) {
   g_format.store(json ? LogFormat::kJson : LogFormat::kText,
                  std::memory_order_relaxed);
   TheWriter().SetPattern(json ? kJsonPattern : kTextPattern);
-  SetLogLevel(known->second);
+  SetLogLevel(*known);
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace gemmd {
@@ -18,6 +19,9 @@ enum class LogFormat {
   kText,  // 2026-01-02T03:04:05.678Z info  message key=value
   kJson,  // {"time":"...","level":"info","message":"...","key":"value"}
 };
+
+// "trace", "debug", "info", "warn" or "error"; else INVALID_ARGUMENT.
+absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view level);
 
 // Before this is called, text from info on is written. `level` is one of trace,
 // debug, info, warn, error; `format` is text or json; INVALID_ARGUMENT

@@ -1,7 +1,10 @@
 #include "server/rpc/call.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "proto/status.h"
+#include "server/rpc/caller.h"
 #include "server/rpc/client_status.h"
 #include "server/rpc/deadline.h"
 
@@ -21,6 +24,17 @@ Call::~Call() {
 
 MonotonicTime Call::Deadline() const {
   return MonotonicDeadline(context_.raw_deadline());
+}
+
+absl::StatusOr<std::string> Call::Admit(Role wanted) {
+  const AccessFile* const file = environment_->dependencies.access;
+  const auto access = file == nullptr ? nullptr : file->Get();
+  absl::StatusOr<Caller> caller = IdentifyCaller(context_, access.get());
+  if (!caller.ok()) return caller.status();
+  client_ = std::move(caller->client);
+  absl::Status allowed = CheckRole(client_, caller->roles, wanted);
+  if (!allowed.ok()) return allowed;
+  return client_;
 }
 
 grpc::Status Call::End(const absl::Status& status, size_t answer_bytes) {
@@ -62,7 +76,8 @@ void Call::Finished(bool ok) {
   metrics.MessageSizes(method_, request_bytes_, answer_bytes_);
   // A watch has no other end than its client's or the server's.
   if (!status_.ok() && method_ != Method::kHealthWatch) {
-    FailedRequest request{.method = MethodName(method_), .seconds = seconds};
+    FailedRequest request{
+        .method = MethodName(method_), .client = client_, .seconds = seconds};
     DescribeFailure(&request);
     LogFailedRequest(request, status_);
   }

@@ -14,8 +14,11 @@
 #include <grpcpp/server_context.h>
 
 #include <atomic>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/auth/roles.h"
 #include "server/monotonic_time.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
@@ -69,6 +72,14 @@ class Call {
   // polling thread.
   virtual void DescribeFailure(FailedRequest* request) {}
 
+  // Who calls, if they may do what `wanted` says: to be asked before anything
+  // is done for them. UNAUTHENTICATED, PERMISSION_DENIED, or INVALID_ARGUMENT
+  // for a malformed identity.
+  absl::StatusOr<std::string> Admit(Role wanted);
+
+  // What Admit said; empty before.
+  const std::string& client() const { return client_; }
+
   // To be called once, right before Finish is posted with finish_tag(): notes
   // how the call ends, with an answer of how many bytes, and gives gRPC's form
   // of it. After Finish is posted the call may be deleted at any moment.
@@ -98,6 +109,7 @@ class Call {
   MonotonicTime arrival_;
   bool awaited_ = false;  // by a drain; set at the arrival
   size_t request_bytes_ = 0;
+  std::string client_;
   // Written by End, read when its Finish has come through the queue.
   absl::Status status_;
   grpc::StatusCode code_ = grpc::StatusCode::OK;

@@ -11,7 +11,6 @@
 
 #include "gemmd/v1/matrix.pb.h"
 #include "server/rpc/call.h"
-#include "server/rpc/client_identity.h"
 #include "server/rpc/field_checks.h"
 #include "server/rpc/raw_message.h"
 #include "server/rpc/refusals.h"
@@ -102,7 +101,7 @@ absl::Status DownloadCall::Prepare() {
   const RpcDependencies& dependencies = environment().dependencies;
   if (environment().refusing.load()) return DrainingError();
   if (dependencies.store == nullptr) return NoMatricesError();
-  const absl::StatusOr<std::string> client = ClientIdentity(context());
+  const absl::StatusOr<std::string> client = Admit(Role::kCompute);
   if (!client.ok()) return client.status();
   const auto request = FromRaw<v1::DownloadMatrixRequest>(&request_);
   if (!request.ok()) return request.status();

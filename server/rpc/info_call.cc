@@ -19,6 +19,8 @@ class InfoCall final : public UnaryCall {
   void Renew() override { new InfoCall(&environment(), queue()); }
 
   void Begin() override {
+    absl::Status allowed = Admit(Role::kInfo).status();
+    if (!allowed.ok()) return Fail(allowed);
     const auto message = FromRaw<v1::GetServerInfoRequest>(&request());
     if (!message.ok()) return Fail(message.status());
     const CallEnvironment& env = environment();

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "gemmd/v1/matrix.pb.h"
-#include "server/rpc/client_identity.h"
 #include "server/rpc/field_checks.h"
 #include "server/rpc/raw_message.h"
 #include "server/rpc/refusals.h"
@@ -41,7 +40,7 @@ class MatrixCall : public UnaryCall {
   void Begin() override {
     MatrixStore* const store = environment().dependencies.store;
     if (store == nullptr) return Fail(NoMatricesError());
-    const absl::StatusOr<std::string> client = ClientIdentity(context());
+    const absl::StatusOr<std::string> client = Admit(Role::kCompute);
     if (!client.ok()) return Fail(client.status());
     const absl::StatusOr<Request> message = FromRaw<Request>(&request());
     if (!message.ok()) return Fail(message.status());

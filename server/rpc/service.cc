@@ -19,6 +19,7 @@
 #include "proto/shared_memory.h"
 #include "server/rpc/call_environment.h"
 #include "server/rpc/completion_loop.h"
+#include "server/rpc/credentials.h"
 #include "server/rpc/download_call.h"
 #include "server/rpc/goodbye.h"
 #include "server/rpc/grpc_log.h"
@@ -192,8 +193,9 @@ absl::Status RpcServerImpl::Open() {
   grpc::ServerBuilder builder;
   Configure(options, builder);
   if (!options.listen.empty()) {
-    builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
-                             &port_);
+    auto credentials = MakeServerCredentials(options.tls);
+    if (!credentials.ok()) return credentials.status();
+    builder.AddListeningPort(options.listen, *credentials, &port_);
   }
   if (!options.unix_socket.empty()) {
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket),

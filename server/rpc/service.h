@@ -10,6 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/registry.h"
+#include "server/auth/access_file.h"
+#include "server/auth/tls_files.h"
 #include "server/execute/backend.h"
 #include "server/monotonic_time.h"
 #include "server/observe/metrics.h"
@@ -23,11 +25,13 @@ namespace gemmd {
 struct RpcOptions {
   // HOST:PORT; port 0 picks a free one. Empty: no TCP. --listen
   std::string listen = "127.0.0.1:50051";
-  // A path; empty: none. --unix-socket
+  // A path; empty: none. Plaintext. --unix-socket
   std::string unix_socket;
   // Clients of the unix socket may share memory with the server, over the side
   // socket <unix_socket>.shm. --shared-memory
   bool shared_memory = false;
+  // TLS on `listen`; none: plaintext. --tls-cert, --tls-key, --tls-client-ca
+  TlsFiles tls;
   // For requests that name no kernel. --kernel
   std::string kernel = "auto";
   // A whole request, and a whole answer; 64 KiB to 1.9 GiB. --max-inline-bytes
@@ -79,6 +83,8 @@ struct RpcDependencies {
   // Both null: no matrix can be kept.
   MatrixStore* store = nullptr;
   RequestLog* request_log = nullptr;
+  // Who may call; null: everybody may do everything. --auth-token-file
+  AccessFile* access = nullptr;
 };
 
 // Serves gemmd.v1.GemmService, grpc.health.v1.Health and reflection.

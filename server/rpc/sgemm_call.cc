@@ -44,10 +44,15 @@ class SgemmCall final : public ReceivedCall {
 absl::Status SgemmCall::Accept() {
   CallEnvironment& env = environment();
   env.decoding.Add();  // before `refusing` is looked at: see RefuseNew
-  if (!env.refusing.load(std::memory_order_relaxed)) return absl::OkStatus();
-  env.decoding.Remove();
-  env.dependencies.metrics->Shed(ShedReason::kDraining);
-  return DrainingError();
+  absl::Status status;
+  if (env.refusing.load(std::memory_order_relaxed)) {
+    env.dependencies.metrics->Shed(ShedReason::kDraining);
+    status = DrainingError();
+  } else {
+    status = Admit(Role::kCompute).status();
+  }
+  if (!status.ok()) env.decoding.Remove();
+  return status;
 }
 
 void SgemmCall::NotReceived(const absl::Status& why) {
@@ -85,14 +90,12 @@ void SgemmCall::Handle() {
 }
 
 absl::Status SgemmCall::Start() {
-  absl::StatusOr<std::string> client = ClientIdentity(context());
-  if (!client.ok()) return client.status();
   const MessageSlices message(request());
   request().Clear();
   absl::StatusOr<SgemmFields> fields = DecodeSgemm(message.slices());
   if (!fields.ok()) return fields.status();
   return product_.Start(
-      {.client = *std::move(client),
+      {.client = client(),
        .local = environment().regions != nullptr && IsLocal(context()),
        .arrival = arrival(),
        .deadline = Deadline()},
@@ -106,7 +109,6 @@ absl::Status SgemmCall::Start() {
 void SgemmCall::Cancelled(const absl::Status& why) { product_.Cancel(why); }
 
 void SgemmCall::DescribeFailure(FailedRequest* request) {
-  request->client = ClientIdentity(context()).value_or("");
   product_.Describe(request);
 }
 

@@ -62,9 +62,6 @@ class StreamCall final : public Call, private OpenStream {
   void Begin() override;
   void Cancelled(const absl::Status& why) override;
   void Drain() override;
-  void DescribeFailure(FailedRequest* request) override {
-    request->client = client_;
-  }
 
   void OnRead(bool ok);
   void OnWritten(bool ok);
@@ -93,8 +90,7 @@ class StreamCall final : public Call, private OpenStream {
   grpc::ServerAsyncReaderWriter<ByteBuffer, ByteBuffer> stream_{&context()};
   MethodCompletion<StreamCall> read_{this, &StreamCall::OnRead};
   MethodCompletion<StreamCall> written_{this, &StreamCall::OnWritten};
-  std::string client_;  // set by Begin, both
-  bool local_ = false;
+  bool local_ = false;  // set by Begin
 
   Mutex mu_;
   bool reading_ ABSL_GUARDED_BY(mu_) = false;
@@ -111,12 +107,11 @@ class StreamCall final : public Call, private OpenStream {
 void StreamCall::Begin() {
   environment().streams.Add(this);
   local_ = environment().regions != nullptr && IsLocal(context());
-  absl::StatusOr<std::string> client = ClientIdentity(context());
-  if (client.ok()) {
-    client_ = *std::move(client);
+  const absl::Status admitted = Admit(Role::kCompute).status();
+  if (admitted.ok()) {
     GoOn();
   } else {
-    Stop(client.status(), /*drop=*/false);
+    Stop(admitted, /*drop=*/false);
   }
 }
 
@@ -198,7 +193,7 @@ absl::Status StreamCall::Start(StreamItem& item,
   }
   env.inflight.Add(1);
   const absl::Status status = item.product.Start(
-      {.client = client_,
+      {.client = client(),
        .local = local_,
        .arrival = item.arrival,
        .deadline = Deadline()},
@@ -240,7 +235,7 @@ void StreamCall::AnswerError(StreamItem* item, const absl::Status& status) {
   FailedRequest failed{
       .method = MethodName(Method::kSgemmStream),
       .seconds = Seconds(MonotonicClock::now() - item->arrival)};
-  failed.client = client_;
+  failed.client = client();
   item->product.Describe(&failed);
   LogFailedRequest(failed, status);
   QueueAnswer(item, ErrorMessage(item->sequence, status));

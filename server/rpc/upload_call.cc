@@ -12,7 +12,6 @@
 #include "gemmd/v1/matrix.pb.h"
 #include "proto/error_details.h"
 #include "server/rpc/call.h"
-#include "server/rpc/client_identity.h"
 #include "server/rpc/field_checks.h"
 #include "server/rpc/message_slices.h"
 #include "server/rpc/operand_copy.h"
@@ -144,7 +143,7 @@ absl::Status UploadCall::HandleHeader(const UploadHeaderFields& header) {
                              "a second header came; chunks are wanted");
   }
   const RpcDependencies& dependencies = environment().dependencies;
-  absl::StatusOr<std::string> client = ClientIdentity(context());
+  absl::StatusOr<std::string> client = Admit(Role::kCompute);
   if (!client.ok()) return client.status();
   absl::StatusOr<UploadSpec> spec = PlanUpload(header);
   if (!spec.ok()) return spec.status();

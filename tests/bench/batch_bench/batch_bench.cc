@@ -270,9 +270,8 @@ void BatchBench::Mixed() {
     for (const Batch& batch : sets) groups.emplace_back(batch);
     const double ours = TimeKernel(events, "small_tiles", sets);
     const double device = TimeKernel(TimingMethod::kGraph, "small_tiles", sets);
-    const double grouped = Time(events, sets, [&](int i, const Batch&) {
-      library.Grouped(groups[i]);
-    });
+    const double grouped = Time(
+        events, sets, [&](int i, const Batch&) { library.Grouped(groups[i]); });
     std::printf("%-12s%11.2f (%6.1f)%18.2f%16.2f%14.2f%8.2f%8.2f\n",
                 absl::StrFormat("%d..%d", low, high).c_str(), ours, device,
                 TimeKernel(events, "double_buffered", sets), grouped,
