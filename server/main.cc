@@ -1,19 +1,17 @@
 // The program gemmd. Exit codes: 0 stopped as asked, 1 could not start, 2 bad
 // flags, 3 a device failed, 128 + n ended at once by a second signal n.
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <iostream>
 #include <string>
-#include <thread>
-#include <utility>
 
 #include "server/observe/logging.h"
 #include "server/options.h"
 #include "server/rpc/malloc_settings.h"
 #include "server/server.h"
+#include "server/signals.h"
 #include "server/tune.h"
 
 namespace {
@@ -23,16 +21,13 @@ enum ExitCode { kOk = 0, kCannotStart = 1, kUsage = 2, kDeviceFault = 3 };
 // Never destroyed: the signal thread may be calling it at any time.
 std::atomic<gemmd::Server*> g_server{nullptr};
 
-// From the handler to the signal thread. Not sigwait: a library that starts
-// threads before main does not block signals there.
-int g_signals[2];
-
-void OnSignal(int signal) {
-  const char byte = static_cast<char>(signal);
-  if (write(g_signals[1], &byte, 1) != 1) _exit(128 + signal);
+void Stop() {
+  gemmd::Server* server = g_server.load();
+  if (server == nullptr) _exit(kOk);  // nothing has been served yet
+  server->RequestShutdown();
 }
 
-// SIGHUP: the same command line, with its environment and file as they are now.
+// The same command line, with its environment and file as they are now.
 void Reload(int argc, char** argv) {
   gemmd::Server* server = g_server.load();
   const auto line = gemmd::ParseCommandLine(argc, argv);
@@ -42,32 +37,6 @@ void Reload(int argc, char** argv) {
   } else if (server != nullptr) {
     server->Reload(line->options.log_level);
   }
-}
-
-// The first signal asks for a drain, or ends a server that is not ready yet;
-// the second ends the process.
-void FollowSignals(int argc, char** argv) {
-  char signal;
-  for (bool first = true; read(g_signals[0], &signal, 1) == 1;) {
-    if (signal == SIGHUP) {
-      Reload(argc, argv);
-      continue;
-    }
-    gemmd::Server* server = g_server.load();
-    if (!std::exchange(first, false)) _exit(128 + signal);
-    if (server == nullptr) _exit(kOk);  // nothing has been served yet
-    server->RequestShutdown();
-  }
-}
-
-void HandleSignals(int argc, char** argv) {
-  if (pipe(g_signals) != 0) _exit(kCannotStart);
-  std::thread(FollowSignals, argc, argv).detach();
-  struct sigaction action {};
-  action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;
-  for (const int n : {SIGTERM, SIGINT, SIGHUP}) sigaction(n, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a closed socket or pipe is an error code
 }
 
 int Fail(const absl::Status& status, ExitCode code) {
@@ -83,7 +52,7 @@ ExitCode CodeOf(const absl::Status& failed_start) {
 
 int main(int argc, char** argv) {
   gemmd::ConfigureMalloc();
-  HandleSignals(argc, argv);
+  gemmd::FollowSignals({Stop, [=] { Reload(argc, argv); }});
   const auto line = gemmd::ParseCommandLine(argc, argv);
   if (!line.ok()) return Fail(line.status(), kUsage);
   std::cout << line->output;
