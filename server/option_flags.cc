@@ -218,8 +218,8 @@ std::vector<OptionFlag> MakeFlags() {
       TextFlag("tls-client-ca", "FILE", &O::tls_client_ca,
                "Roots (PEM) of client certificates, which are then required"),
       TextFlag("auth-token-file", "FILE", &O::auth_token_file,
-               "Who may call: a line \"NAME ROLES CREDENTIAL\" each (gemmctl "
-               "token makes one); read anew on SIGHUP"),
+               "Who may call: a line \"NAME ROLES CREDENTIAL\" each (see "
+               "SECURITY.md); read anew on SIGHUP"),
       ChoiceFlag("backend", &O::backend, {"auto", "cpu", "cuda"},
                  "What multiplies; auto takes CUDA where a device answers"),
       {"devices", "all|LIST", "CUDA devices to use, as 0,1", "all", SetDevices,

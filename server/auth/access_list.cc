@@ -87,7 +87,7 @@ absl::StatusOr<AccessList> AccessList::Parse(absl::string_view text) {
   if (list.entries_.empty()) {
     return absl::FailedPreconditionError(
         "there is no entry, so nobody could call; an entry is a line \"NAME "
-        "ROLES CREDENTIAL\" (gemmctl token makes one)");
+        "ROLES CREDENTIAL\" (SECURITY.md shows how to make one)");
   }
   return list;
 }

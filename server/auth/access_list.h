@@ -31,7 +31,7 @@ struct Principal {
 // A name is 1 to 128 of [A-Za-z0-9._:/@-] and stands once. `sha256:SALT:HASH`
 // has HASH = SHA-256(SALT bytes, then the token's bytes); a token is
 // "NAME.SECRET" with 16 to 512 printable characters in all. Secrets are random
-// (`gemmctl token` mints 256 bits), so that one SHA-256 keeps them.
+// (SECURITY.md mints 256 bits), so that one SHA-256 keeps them.
 // `certificate` is the name in a client certificate that --tls-client-ca
 // vouches for: a subject alternative name, else the common name.
 //
