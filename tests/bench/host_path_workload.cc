@@ -154,9 +154,10 @@ class HostPath {
   void Answer(std::shared_ptr<Task> task, Admission::Ticket ticket,
               TaskResult result) {
     const StageSeconds seconds = result.seconds;
-    const grpc::ByteBuffer answer = EncodeSgemmAnswer(
-        task->spec().shape, task->spec().kernel->info(), std::move(result),
-        std::move(ticket), MonotonicClock::now(), &answers_);
+    const TaskSpec& spec = task->spec();
+    const grpc::ByteBuffer answer = ToMessage(EncodeSgemmAnswer(
+        {.shape = spec.shape, .kernel = spec.kernel->info()}, std::move(result),
+        std::move(ticket), MonotonicClock::now(), &answers_));
     RecordStages(seconds, 0.0, metrics_);
     metrics_.CallCompleted(Method::kSgemm, grpc::StatusCode::OK, 0.0);
     answered_ += answer.Valid();

@@ -18,10 +18,10 @@ namespace gemmd {
 namespace {
 
 using ::testing::AllOf;
-using testing::Eventually;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::RandomRequest;
+using testing::RawCall;
 using testing::RunningServer;
 using testing::TestOptions;
 
