@@ -17,8 +17,6 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
   if (!files.any()) return grpc::InsecureServerCredentials();
   absl::Status status = CheckTlsFiles(files, absl::Now());
   if (!status.ok()) return status;
-  // It takes a certificate and its key over only when they fit, so that files
-  // swapped one after the other do no harm.
   const auto provider =
       std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
           files.key, files.certificate, files.client_ca, kRefreshSeconds);

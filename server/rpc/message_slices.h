@@ -15,9 +15,9 @@ namespace gemmd {
 class MessageSlices {
  public:
   // Shares the bytes with `message`, which may be cleared.
-  explicit MessageSlices(const grpc::ByteBuffer& message) {
+  explicit MessageSlices(const grpc::ByteBuffer& message) : buffer_(message) {
     // It fails only for compressed messages, which are not accepted.
-    static_cast<void>(message.Dump(&pieces_));
+    static_cast<void>(buffer_.Dump(&pieces_));
     slices_.assign(pieces_.begin(), pieces_.end());
   }
   MessageSlices(const MessageSlices&) = delete;
@@ -26,6 +26,10 @@ class MessageSlices {
   std::span<const ByteSlice> slices() const { return slices_; }
 
  private:
+  // First, so that it goes last: the last reference to received bytes gives
+  // memory back to gRPC's quota, which on a thread of ours only the end of a
+  // buffer may do; the end of a slice would crash there.
+  grpc::ByteBuffer buffer_;
   std::vector<grpc::Slice> pieces_;  // a small one holds its bytes itself
   std::vector<ByteSlice> slices_;
 };

@@ -83,10 +83,14 @@ class UploadCall final : public Call, private OpenStream {
 
 void UploadCall::Begin() {
   environment().streams.Add(this);
-  if (environment().dependencies.store == nullptr) {
-    Stop(NoMatricesError());
-  } else {
+  absl::Status status = Admit(Role::kCompute).status();
+  if (status.ok() && environment().dependencies.store == nullptr) {
+    status = NoMatricesError();
+  }
+  if (status.ok()) {
     GoOn();
+  } else {
+    Stop(status);
   }
 }
 
@@ -143,11 +147,9 @@ absl::Status UploadCall::HandleHeader(const UploadHeaderFields& header) {
                              "a second header came; chunks are wanted");
   }
   const RpcDependencies& dependencies = environment().dependencies;
-  absl::StatusOr<std::string> client = Admit(Role::kCompute);
-  if (!client.ok()) return client.status();
   absl::StatusOr<UploadSpec> spec = PlanUpload(header);
   if (!spec.ok()) return spec.status();
-  spec->client = *std::move(client);
+  spec->client = client();
   hashes_ = !spec->digest.empty();
   const uint64_t bytes = static_cast<uint64_t>(spec->row_count) *
                          static_cast<uint64_t>(spec->cols) * sizeof(float);

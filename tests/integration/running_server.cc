@@ -157,7 +157,7 @@ v1::SgemmRequest RandomRequest(int64_t m, int64_t n, int64_t k, uint64_t seed,
 }
 
 v1::SgemmRequest SlowRequest() {
-  v1::SgemmRequest request = RandomRequest(600, 600, 600, 1);
+  v1::SgemmRequest request = RandomRequest(800, 800, 800, 1);
   request.set_kernel("reference");
   return request;
 }

@@ -3,8 +3,11 @@
 
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "absl/strings/escaping.h"
@@ -146,9 +149,25 @@ TEST_F(ServerAccessTest, WantsACertificateOfItsRootsWithMutualTls) {
 }
 
 TEST_F(ServerAccessTest, TakesANewCertificateWithoutLosingARequest) {
-  const ServerOptions options = TlsOptions(/*mutual=*/false);
+  const TestCertificate next_root =
+      MakeCertificate({.common_name = "next root", .authority = true});
+  const std::string folder =
+      absl::StrCat(::testing::TempDir(), getpid(), "_certificates");
+  const auto point_at = [&](const char* name, const TestCertificate& to) {
+    std::filesystem::create_directories(folder + name);
+    std::ofstream(folder + name + "/server.pem") << to.certificate;
+    std::ofstream(folder + name + "/server.key") << to.key;
+    std::filesystem::create_directory_symlink(folder + name, folder + ".next");
+    std::filesystem::rename(folder + ".next", folder + ".current");
+  };
+  point_at(".1", pki_.server);
+  ServerOptions options = TestOptions();
+  options.tls_cert = folder + ".current/server.pem";
+  options.tls_key = folder + ".current/server.key";
   RunningServer server(options);
   const int port = server->grpc_port();
+  grpc::SslCredentialsOptions both = Trusting(pki_.root);
+  both.pem_root_certs += next_root.certificate;
   std::atomic<bool> stop{false};
   std::atomic<int> sent{0};
   std::atomic<int> failed{0};
@@ -156,22 +175,19 @@ TEST_F(ServerAccessTest, TakesANewCertificateWithoutLosingARequest) {
     // A new connection each time: a handshake must never meet half a change.
     while (!stop) {
       ++sent;
-      if (!Multiply(ConnectTls(port, Trusting(pki_.root))).ok()) ++failed;
+      if (!Multiply(ConnectTls(port, both)).ok()) ++failed;
     }
   });
-  const TestCertificate next =
-      MakeCertificate({.common_name = "next"}, &pki_.root);
-  WriteTestFile("server.key", next.key);
-  std::this_thread::sleep_for(std::chrono::seconds(3));  // they do not fit now
-  WriteTestFile("server.pem", next.certificate);
+  // Files are told apart by the second of their last change.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  point_at(".2", MakeCertificate({}, &next_root));
   std::this_thread::sleep_for(std::chrono::seconds(4));
   stop = true;
   load.join();
   EXPECT_EQ(failed, 0) << "of " << sent;
   EXPECT_GT(sent, 10);
-  // Trusting nothing but the new certificate itself.
-  EXPECT_TRUE(Multiply(ConnectTls(port, Trusting(next))).ok());
-  EXPECT_FALSE(Multiply(ConnectTls(port, Trusting(pki_.server))).ok());
+  EXPECT_TRUE(Multiply(ConnectTls(port, Trusting(next_root))).ok());
+  EXPECT_FALSE(Multiply(ConnectTls(port, Trusting(pki_.root))).ok());
 }
 
 TEST_F(ServerAccessTest, LetsInWhoHasAListedTokenAndItsRole) {

@@ -172,7 +172,9 @@ TEST_F(ServerProductsTest, InfoTellsVersionDevicesKernelsAndLimits) {
   EXPECT_TRUE(kernels["openblas"].available());
   EXPECT_FALSE(kernels["naive"].available());
   const ServerOptions defaults = testing::TestOptions();
-  EXPECT_EQ(info.limits().max_inline_bytes(), defaults.max_inline_bytes);
+  // Automatic: 256 MiB, less in a small container.
+  EXPECT_GT(info.limits().max_inline_bytes(), 0u);
+  EXPECT_LE(info.limits().max_inline_bytes(), 256u << 20);
   EXPECT_EQ(info.limits().max_queue_bytes(), defaults.queue_max_bytes);
   EXPECT_EQ(info.limits().max_batch_requests(), 64u);
 }
@@ -267,12 +269,6 @@ TEST_F(ServerProductsTest, OverTheInlineLimitNameItsFlag) {
 
 TEST_F(ServerProductsTest, UnknownMethodsAreUnimplemented) {
   EXPECT_EQ(RawCall(server_->channel(), "/gemmd.v1.GemmService/Nothing", "")
-                .error_code(),
-            grpc::StatusCode::UNIMPLEMENTED);
-  grpc::ClientContext context;
-  v1::ListMatricesResponse response;
-  EXPECT_EQ(server_->gemm()
-                .ListMatrices(&context, v1::ListMatricesRequest(), &response)
                 .error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
 }

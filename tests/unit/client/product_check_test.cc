@@ -206,10 +206,10 @@ TEST(ProductCheckTest, AWrongExponentSignOrNanIsFound) {
                      float& element = x.product[x.random() % x.product.size()];
                      switch (x.random() % 3) {
                        case 0:
-                         element = element * 4 + 1;
+                         element = element * 4 + (element < 0 ? -1 : 1);
                          break;
                        case 1:
-                         element = -element - 1;
+                         element = -element + (element < 0 ? 1 : -1);
                          break;
                        default:
                          element = x.random() % 2 == 0 ? kNan : kInf;

@@ -15,6 +15,8 @@ using ::testing::HasSubstr;
 
 class AccessFileTest : public testing::Test {
  protected:
+  AccessFileTest() { std::filesystem::remove(path_); }
+
   void Write(const std::string& text) { std::ofstream(path_) << text; }
 
   const std::string path_ =
