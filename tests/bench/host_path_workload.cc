@@ -111,6 +111,7 @@ class HostPath {
  public:
   HostPath() {
     devices_.push_back(std::make_unique<NoDevice>());
+    metrics_.SetDevice(devices_.front()->info(), /*up=*/true);
     scheduler_ = BatchScheduler::Create({}, devices_, &metrics_);
   }
 
