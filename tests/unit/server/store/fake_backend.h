@@ -23,7 +23,7 @@ inline constexpr int kStale = 0x5c;
 class FakeStoreDevice : public Device {
  public:
   FakeStoreDevice(int index, size_t capacity)
-      : memory_(capacity + 256), ranges_(capacity) {
+      : capacity_(capacity), memory_(capacity + 256), ranges_(capacity) {
     info_.index = index;
     std::memset(memory_.data(), kStale, memory_.size());
   }
@@ -32,7 +32,7 @@ class FakeStoreDevice : public Device {
   absl::Status Warm() override { return absl::OkStatus(); }
   void Execute(Batch, BatchDone) override {}
 
-  size_t resident_capacity() const override { return ranges_.capacity(); }
+  size_t resident_capacity() const override { return capacity_; }
   absl::StatusOr<std::unique_ptr<ResidentMemory>> AllocateResident(
       size_t bytes) override {
     MutexLock lock(&mu_);
@@ -126,6 +126,7 @@ class FakeStoreDevice : public Device {
   }
 
   DeviceInfo info_;
+  const size_t capacity_;
   std::vector<std::byte> memory_;
   mutable Mutex mu_;
   RangeAllocator ranges_ ABSL_GUARDED_BY(mu_);

@@ -43,11 +43,8 @@ TEST_F(UploadTest, APartOfAMatrixNeedsAnId) {
 
 TEST_F(UploadTest, EmptyMatricesAreMatrices) {
   for (const auto& [rows, cols] : {std::pair{0, 5}, {5, 0}, {0, 0}}) {
-    const UploadSpec spec = [&] {
-      UploadSpec s = Spec("e", rows, cols);
-      s.digest = DigestOf("");
-      return s;
-    }();
+    UploadSpec spec = Spec("e", rows, cols);
+    spec.digest = DigestOf("");
     const auto result = Upload(spec, "");
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(result->complete);
