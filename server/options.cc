@@ -88,6 +88,7 @@ absl::StatusOr<Arguments> ReadArguments(int argc, const char* const* argv) {
   }
   const std::vector<std::string> words = SplitEmptyValues(argc, argv);
   std::vector<const char*> pointers;
+  pointers.reserve(words.size());
   for (const std::string& word : words) pointers.push_back(word.c_str());
   try {
     app.parse(static_cast<int>(pointers.size()), pointers.data());

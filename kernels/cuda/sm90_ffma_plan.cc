@@ -57,8 +57,10 @@ double ClusterTime(const ClusterCost& cost, const FfmaProduct& p, int slices,
                std::max(cost.step, on_an_sm * cost.busy);
   };
   const double mebibytes = static_cast<double>(tiles * steps) *
-                           (2 * 4 * cost.tile * kStepK) / 0x1p20;
-  const auto rounds = static_cast<double>(tiles / at_once);
+                           (8.0 * static_cast<double>(cost.tile * kStepK)) /
+                           0x1p20;
+  const int64_t full_rounds = tiles / at_once;
+  const auto rounds = static_cast<double>(full_rounds);
   double time = mebibytes * cost.traffic + rounds * round(most);
   if (const int64_t rest = tiles % at_once; rest > 0) {
     // kCluster128 has an SM to itself: as many as fit without sharing.
