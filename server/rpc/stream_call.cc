@@ -77,7 +77,7 @@ class StreamCall final : public Call, private OpenStream {
   void Discard(StreamItem* item) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAnswer(StreamItem* item, absl::StatusOr<EncodedAnswer> answer);
   void AnswerError(StreamItem* item, const absl::Status& status);
-  void QueueAnswer(StreamItem* item, ByteBuffer message)
+  void QueueAnswer(StreamItem* item, const ByteBuffer& message)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends the stream with an error once what has been started is answered; with
@@ -192,7 +192,7 @@ absl::Status StreamCall::Start(StreamItem& item,
     items_.SetStarted(&item, true);
   }
   env.inflight.Add(1);
-  const absl::Status status = item.product.Start(
+  absl::Status status = item.product.Start(
       {.client = client(),
        .local = local_,
        .arrival = item.arrival,
@@ -241,11 +241,11 @@ void StreamCall::AnswerError(StreamItem* item, const absl::Status& status) {
   QueueAnswer(item, ErrorMessage(item->sequence, status));
 }
 
-void StreamCall::QueueAnswer(StreamItem* item, ByteBuffer message) {
+void StreamCall::QueueAnswer(StreamItem* item, const ByteBuffer& message) {
   StreamItemPtr owner;  // goes when the lock is not held any more
   {
     MutexLock lock(&mu_);
-    owner = items_.Answer(item, std::move(message));
+    owner = items_.Answer(item, message);
     if (dropping_) items_.DropAnswers(writing_ ? 1 : 0);
   }
   GoOn();

@@ -133,11 +133,9 @@ class RawLoad::Worker {
   std::vector<double> latencies_us_;
 };
 
-RawLoad::RawLoad(RawTarget target, grpc::ByteBuffer request, int connections,
-                 int threads)
-    : target_(std::move(target)),
-      request_(std::move(request)),
-      threads_(threads) {
+RawLoad::RawLoad(RawTarget target, const grpc::ByteBuffer& request,
+                 int connections, int threads)
+    : target_(std::move(target)), request_(request), threads_(threads) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   // Channels to one address share a connection otherwise.

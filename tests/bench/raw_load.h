@@ -31,7 +31,7 @@ struct LoadResult {
 class RawLoad {
  public:
   // Each thread has its own completion queue and its part of the connections.
-  RawLoad(RawTarget target, grpc::ByteBuffer request, int connections,
+  RawLoad(RawTarget target, const grpc::ByteBuffer& request, int connections,
           int threads);
 
   // Keeps `in_flight` calls in flight: whoever has its answer asks again.
