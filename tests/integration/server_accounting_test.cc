@@ -181,8 +181,8 @@ TEST(ServerFullQueueTest, RefusesWithAReasonAndCountsIt) {
   EXPECT_EQ(Ended(metrics, "RESOURCE_EXHAUSTED"), refused);
   EXPECT_EQ(metrics.Sum("gemmd_requests_shed_total"), refused);
   EXPECT_EQ(metrics.Value("gemmd_queue_capacity"), 2);
-  // Three matrices of 600 x 600 floats: two come, one goes where it was OK.
-  const double matrix = 600 * 600 * 4;
+  // Three matrices of 800 x 800 floats: two come, one goes where it was OK.
+  const double matrix = 800 * 800 * 4;
   EXPECT_NEAR(
       metrics.Sum("grpc_server_call_rcvd_total_message_size_bytes_sum", kSgemm),
       8 * 2 * matrix, 8 * 200);

@@ -125,8 +125,10 @@ TEST_F(MatrixStoreTest, ANameExpiresThoughTheDataIsUsedByAnother) {
 TEST_F(MatrixStoreTest, ItsOwnThreadLooksAfterTheTime) {
   Make({.ttl = absl::Milliseconds(5)}, {1 << 20});
   ASSERT_TRUE(Upload("a", 4, 4).ok());
-  while (store_->matrices() > 0) std::this_thread::yield();
+  // The observer is told last.
+  while (observer_.count(Removal::kExpired) == 0) std::this_thread::yield();
   EXPECT_EQ(observer_.count(Removal::kExpired), 1);
+  EXPECT_EQ(store_->matrices(), 0);
 }
 
 TEST_F(MatrixStoreTest, DeletingWhatIsInUseIsSafe) {
