@@ -71,7 +71,7 @@ class ServerAccessTest : public ::testing::Test {
     return options;
   }
 
-  const Pki pki_;
+  const Pki pki_ = {};
 };
 
 grpc::SslCredentialsOptions Trusting(const TestCertificate& root) {
