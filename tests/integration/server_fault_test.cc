@@ -268,7 +268,7 @@ TEST_F(ServerFaultTest, WhoGivesUpIsAnsweredWhateverTheDeviceDoes) {
         std::this_thread::sleep_for(std::chrono::milliseconds(150));
         context.TryCancel();
       });
-      const absl::Status status = Multiply({}, &context);
+      absl::Status status = Multiply({}, &context);
       canceller.join();
       return status;
     };
