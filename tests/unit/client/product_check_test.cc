@@ -231,7 +231,7 @@ TEST(ProductCheckTest, ErrorsThatCancelAreMissedAsSeldomAsPromised) {
     x.product[0] += 1;
     x.product[n - 1] += 1;
   });
-  EXPECT_LT(missed, rounds / 256 + 6 * std::sqrt(rounds / 256.0));
+  EXPECT_LT(missed, rounds / 256.0 + 6 * std::sqrt(rounds / 256.0));
   EXPECT_GT(missed, 0);  // eight vectors are not more than they are
 }
 
