@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <latch>
 #include <memory>
 #include <random>
 #include <string>
@@ -59,17 +58,7 @@ class CudaBackendFixture : public ::testing::Test {
     return kernels;
   }
 
-  // Runs a batch to its end.
-  BatchReport Run(Batch batch) {
-    BatchReport report;
-    std::latch done(1);
-    device().Execute(std::move(batch), [&](const BatchReport& r) {
-      report = r;
-      done.count_down();
-    });
-    done.wait();
-    return report;
-  }
+  BatchReport Run(Batch batch) { return RunToEnd(device(), std::move(batch)); }
 
   std::shared_ptr<Task> MakeTask(const SgemmKernel& kernel, Ending& ending,
                                  GemmShape shape = {8, 8, 8},

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <latch>
 #include <limits>
 #include <memory>
 #include <random>
@@ -104,5 +105,17 @@ class BackendProblem {
   std::vector<double> wanted_;
   std::vector<double> bound_;
 };
+
+// Runs a batch to its end.
+inline BatchReport RunToEnd(Device& device, Batch batch) {
+  BatchReport report;
+  std::latch done(1);
+  device.Execute(std::move(batch), [&](const BatchReport& r) {
+    report = r;
+    done.count_down();
+  });
+  done.wait();
+  return report;
+}
 
 }  // namespace gemmd

@@ -48,17 +48,7 @@ class CpuBackendTest : public ::testing::Test {
   }
   Device& device() { return *backend_->devices()[0]; }
 
-  // Runs a batch to its end.
-  BatchReport Run(Batch batch) {
-    BatchReport report;
-    std::latch done(1);
-    device().Execute(std::move(batch), [&](const BatchReport& r) {
-      report = r;
-      done.count_down();
-    });
-    done.wait();
-    return report;
-  }
+  BatchReport Run(Batch batch) { return RunToEnd(device(), std::move(batch)); }
 
   std::shared_ptr<Task> Make(const SgemmKernel& kernel, Ending& ending,
                              MonotonicTime deadline = kNever) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/execute/cpu/cpu_backend.h"
+#include "tests/unit/server/execute/backend_problem.h"
 #include "tests/unit/server/execute/operand_mixtures.h"
 
 namespace gemmd {
@@ -18,16 +19,7 @@ class CpuResidentTest : public ::testing::Test {
   }
   Device& device() { return *backend_->devices()[0]; }
 
-  BatchReport Run(Batch batch) {
-    BatchReport report;
-    std::latch done(1);
-    device().Execute(std::move(batch), [&](const BatchReport& r) {
-      report = r;
-      done.count_down();
-    });
-    done.wait();
-    return report;
-  }
+  BatchReport Run(Batch batch) { return RunToEnd(device(), std::move(batch)); }
 
   const unsigned seed_ = std::random_device{}();
   const testing::ScopedTrace trace_{__FILE__, __LINE__,
