@@ -498,9 +498,18 @@ class BatchQueueAgainstModel : public BatchQueueTest {
   }
 };
 
-// Every history of up to 6 steps, with and without a delay.
+// A sanitizer looks for races and bad memory, which show in fewer histories,
+// and makes each ten times slower.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kLength = 4;
+constexpr int kRounds = 30;
+#else
+constexpr int kLength = 6;
+constexpr int kRounds = 300;
+#endif
+
+// Every history of up to kLength steps, with and without a delay.
 TEST_F(BatchQueueAgainstModel, AgreesOnEveryShortHistory) {
-  constexpr int kLength = 6;
   int histories = 1;
   for (int i = 0; i < kLength; ++i) histories *= kSteps;
   for (const int delay_ms : {0, 2}) {
@@ -527,7 +536,7 @@ TEST_F(BatchQueueAgainstModel, AgreesOnLongRandomHistories) {
     return static_cast<int>(random() % static_cast<unsigned>(n));
   };
   const FakeKernel table("table", Fusion::kAnyShapes);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     const BatchQueueOptions options{
         .max_batch_requests = 1 + below(5),
         .max_batch_bytes = size_t(100 + below(500)),
