@@ -46,6 +46,10 @@ class PreparedSgemm {
  public:
   virtual ~PreparedSgemm() = default;
 
+  // Whether Launch({args}) would use forms: not where nothing is multiplied, or
+  // by another kernel. Looks at the shape and alpha alone.
+  virtual bool UsesForms(const SgemmArgs& args) const = 0;
+
   // Bytes of device memory that the form of a [rows, cols] matrix takes.
   virtual size_t PreparedBytes(int64_t rows, int64_t cols,
                                KDirection k) const = 0;

@@ -147,6 +147,10 @@ class Sm90Bf16x6Sgemm final : public SgemmKernel, private PreparedSgemm {
     void* b;
   };
 
+  bool UsesForms(const SgemmArgs& args) const override {
+    return HasProduct(args) && args.shape.k >= kShortestK;
+  }
+
   size_t PreparedBytes(int64_t rows, int64_t cols,
                        KDirection k) const override {
     return k == KDirection::kAlongRows ? Split::Bytes(rows, cols)

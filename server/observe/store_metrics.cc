@@ -43,6 +43,11 @@ std::vector<MetricFamily> StoreMetrics::Collect() const {
       Gauge("gemmd_matrix_store_bytes",
             "Device memory that resident matrices take.",
             static_cast<double>(store_.used_bytes())),
+      Gauge(
+          "gemmd_matrix_form_bytes",
+          "Of these, what kernels have made of matrices and keep beside them, "
+          "such as BF16 slices.",
+          static_cast<double>(store_.form_bytes())),
       Gauge("gemmd_matrix_store_capacity_bytes",
             "Device memory that resident matrices may take (the flag "
             "--matrix-store-bytes, on all devices).",

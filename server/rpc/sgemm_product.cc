@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/prepared_sgemm.h"
 #include "proto/error_details.h"
 #include "server/rpc/placement.h"
 #include "server/rpc/sgemm_task.h"
@@ -131,6 +132,7 @@ void SgemmProduct::OnPlaced(const absl::Status& status) {
     error = placing_error_;
   }
   if (error.ok()) {
+    KeepForms();
     Submit();
   } else {
     End(error);
@@ -181,6 +183,22 @@ absl::Status SgemmProduct::FindOperand(absl::string_view name,
   }
   operand.resident = matrix;
   return absl::OkStatus();
+}
+
+void SgemmProduct::KeepForms() {
+  const PreparedSgemm* const prepared = kernel_->prepared();
+  const GemmShape& shape = spec_.shape;
+  if (prepared == nullptr ||
+      !prepared->UsesForms({.shape = shape, .alpha = spec_.alpha})) {
+    return;
+  }
+  const auto keep = [&](TaskOperand& operand, KDirection k) {
+    if (operand.resident == nullptr) return;
+    operand.form = environment_->dependencies.store->KeepForm(
+        client_, operand.resident, spec_.device, *prepared, k);
+  };
+  keep(spec_.a, KDirectionOfA(shape));
+  keep(spec_.b, KDirectionOfB(shape));
 }
 
 void SgemmProduct::Submit() {

@@ -84,6 +84,10 @@ class SgemmProduct {
                            TaskOperand& operand);
   void OnPlaced(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Forms of resident operands, for a kernel that makes such: without room for
+  // one, it is made for this product alone.
+  void KeepForms();
+
   void Submit() ABSL_LOCKS_EXCLUDED(mu_);
   void OnTaskDone(TaskResult result);
   void End(absl::StatusOr<EncodedAnswer> answer);

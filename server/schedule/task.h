@@ -36,6 +36,8 @@ struct TaskOperand {
   size_t offset = 0;                               // bytes; a multiple of 256
   int64_t leading_dimension = 0;                   // elements
   std::shared_ptr<const ResidentMatrix> resident;  // packed
+  std::shared_ptr<OperandForm> form;  // of `resident` for the task's kernel, on
+                                      // the task's device; null: none is kept
   HostSlice shared;
 };
 

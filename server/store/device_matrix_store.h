@@ -39,12 +39,17 @@ class DeviceMatrixStore : public MatrixStore {
       int64_t cols, std::optional<absl::Duration> ttl, int device) override;
   void CopyTo(std::shared_ptr<ResidentMatrix> matrix, int device,
               Copied done) override;
+  std::shared_ptr<OperandForm> KeepForm(
+      absl::string_view client,
+      const std::shared_ptr<const ResidentMatrix>& matrix, int device,
+      const PreparedSgemm& kernel, KDirection k) override;
   void Read(std::shared_ptr<const ResidentMatrix> matrix, size_t offset,
             StagingBuffer to, Device::CopyDone done) override;
   std::vector<MatrixInfo> List(absl::string_view client) override;
   absl::Status Delete(absl::string_view client, absl::string_view id) override;
   void RemoveExpired(MonotonicTime now) override;
   size_t used_bytes() const override { return budget_->used(); }
+  size_t form_bytes() const override { return budget_->used_by_forms(); }
   size_t capacity_bytes() const override { return budget_->capacity(); }
   int64_t matrices() const override;
 
@@ -81,14 +86,14 @@ class DeviceMatrixStore : public MatrixStore {
                                       std::unique_ptr<ResidentMemory> memory)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Memory for a matrix, at the cost of others where needed. A null client: on
-  // nobody's account.
+  // Memory, at the cost of others where needed. A null client: on nobody's
+  // account.
   absl::StatusOr<std::unique_ptr<ResidentMemory>> Reserve(
-      const std::string* client, int device, size_t bytes)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether it could give something back.
-  bool Evict(const BudgetLack& lack, int device, const std::string* client)
-      ABSL_LOCKS_EXCLUDED(mu_);
+      const std::string* client, int device, size_t bytes,
+      StoreUse use = StoreUse::kNumbers) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether it could give something back, for that use.
+  bool Evict(const BudgetLack& lack, int device, const std::string* client,
+             StoreUse use) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status MakeRoomForAName() ABSL_LOCKS_EXCLUDED(mu_);
 
   void EndCopyTo(const std::shared_ptr<ResidentMatrix>& matrix, int device,

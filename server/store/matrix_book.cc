@@ -1,6 +1,8 @@
 #include "server/store/matrix_book.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 namespace gemmd {
@@ -9,6 +11,11 @@ namespace {
 // kNever where the sum would be past it.
 MonotonicTime After(MonotonicTime time, MonotonicDuration wait) {
   return wait > kNever - time ? kNever : time + wait;
+}
+
+// A client's forms count on whatever device they are.
+std::optional<int> FormsOn(int device, const std::string* client) {
+  return client == nullptr ? std::make_optional(device) : std::nullopt;
 }
 
 }  // namespace
@@ -172,24 +179,74 @@ MatrixBook::Expired MatrixBook::RemoveExpired(MonotonicTime now) {
   return expired;
 }
 
-std::vector<MatrixBook::Matrix> MatrixBook::Evict(size_t bytes, int device,
-                                                  const std::string* client) {
-  std::vector<Holdings::iterator> oldest;
-  size_t found = 0;
-  for (auto it = holdings_.begin(); it != holdings_.end() && found < bytes;
-       ++it) {
+MatrixBook::Victims MatrixBook::IdleForms(size_t bytes, int device,
+                                          const std::string* client) {
+  Victims victims;
+  for (auto it = holdings_.begin();
+       it != holdings_.end() && victims.bytes < bytes; ++it) {
+    if (client != nullptr && it->client != *client) continue;
+    const size_t idle = it->matrix->idle_form_bytes(FormsOn(device, client));
+    if (idle == 0) continue;
+    victims.holdings.push_back(it);
+    victims.bytes += idle;
+  }
+  return victims;
+}
+
+// Their forms are not counted: those go first.
+MatrixBook::Victims MatrixBook::IdleMatrices(size_t bytes, int device,
+                                             const std::string* client) {
+  Victims victims;
+  for (auto it = holdings_.begin();
+       it != holdings_.end() && victims.bytes < bytes; ++it) {
     if (it->in_use()) continue;
     if (client != nullptr ? it->client != *client
                           : it->matrix->data(device) == nullptr) {
       continue;
     }
-    oldest.push_back(it);
-    found += std::max<size_t>(1, it->matrix->bytes());
+    victims.holdings.push_back(it);
+    victims.bytes += std::max<size_t>(1, it->matrix->bytes());
   }
-  std::vector<Matrix> evicted;
-  if (found < bytes) return evicted;
-  for (const auto holding : oldest) evicted.push_back(Forget(holding));
+  return victims;
+}
+
+void MatrixBook::TakeForms(const Victims& victims, int device,
+                           const std::string* client, Evicted& evicted) {
+  for (const auto holding : victims.holdings) {
+    auto idle = holding->matrix->TakeIdleForms(FormsOn(device, client));
+    std::move(idle.begin(), idle.end(), std::back_inserter(evicted.forms));
+  }
+}
+
+MatrixBook::Evicted MatrixBook::EvictForms(size_t bytes, int device,
+                                           const std::string* client) {
+  Evicted evicted;
+  const Victims forms = IdleForms(bytes, device, client);
+  if (forms.bytes >= bytes) TakeForms(forms, device, client, evicted);
   return evicted;
+}
+
+MatrixBook::Evicted MatrixBook::Evict(size_t bytes, int device,
+                                      const std::string* client) {
+  Evicted evicted;
+  const Victims forms = IdleForms(bytes, device, client);
+  Victims matrices;
+  if (forms.bytes < bytes) {
+    matrices = IdleMatrices(bytes - forms.bytes, device, client);
+  }
+  if (forms.bytes + matrices.bytes < bytes) return evicted;
+  TakeForms(forms, device, client, evicted);
+  for (const auto holding : matrices.holdings) {
+    evicted.matrices.push_back(Forget(holding));
+  }
+  return evicted;
+}
+
+MatrixBook::Matrix MatrixBook::EvictOne() {
+  const auto oldest =
+      std::find_if(holdings_.begin(), holdings_.end(),
+                   [](const Holding& holding) { return !holding.in_use(); });
+  return oldest == holdings_.end() ? nullptr : Forget(oldest);
 }
 
 std::vector<MatrixBook::Row> MatrixBook::List(absl::string_view client) const {

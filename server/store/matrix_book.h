@@ -75,11 +75,19 @@ class MatrixBook {
   // When RemoveExpired may next have something; never later than the truth.
   MonotonicTime next_expiry() const { return next_expiry_; }
 
-  // Forgets matrices that nobody uses, least recently used first, until those
-  // forgotten hold `bytes`: on `device`, or those of `client` where that is
-  // given. Where that cannot be, forgets none.
-  std::vector<Matrix> Evict(size_t bytes, int device,
-                            const std::string* client);
+  // Gives `bytes` up that nobody uses, least recently used first: forms of
+  // matrices, then whole matrices, and none where that would not do. On
+  // `device`, or those of `client` where that is given. EvictForms leaves the
+  // matrices alone.
+  struct Evicted {
+    std::vector<std::shared_ptr<OperandForm>> forms;
+    std::vector<Matrix> matrices;
+    bool any() const { return !forms.empty() || !matrices.empty(); }
+  };
+  Evicted Evict(size_t bytes, int device, const std::string* client);
+  Evicted EvictForms(size_t bytes, int device, const std::string* client);
+  // The least recently used matrix that nobody uses; null if there is none.
+  Matrix EvictOne();
 
   // A client's names, in order of id.
   struct Row {
@@ -129,6 +137,16 @@ class MatrixBook {
   void EraseIfEmpty(Clients::iterator client);
   // Takes out all of a holding's names and itself.
   Matrix Forget(Holdings::iterator holding);
+
+  // What could be given up, least recently used first, until it is `bytes`.
+  struct Victims {
+    size_t bytes = 0;
+    std::vector<Holdings::iterator> holdings;
+  };
+  Victims IdleForms(size_t bytes, int device, const std::string* client);
+  Victims IdleMatrices(size_t bytes, int device, const std::string* client);
+  static void TakeForms(const Victims& victims, int device,
+                        const std::string* client, Evicted& evicted);
 
   Holdings holdings_;
   Clients clients_;

@@ -129,11 +129,12 @@ class MatrixStoreObserver {
 
 // Ids are scoped to the client: nobody can see, use or guess another's.
 //
-// Room: what does not fit evicts complete matrices that nobody uses, least
-// recently used first, of any client; when that is not enough the caller gets
-// RESOURCE_EXHAUSTED (QuotaFailure naming the flag, RetryInfo), or OUT_OF_RANGE
-// when it could never fit. A client over client_bytes evicts only its own.
-// Copies on further devices (CopyTo) are nobody's quota.
+// Room: what does not fit evicts what nobody uses, least recently used first,
+// of any client: forms of matrices, then complete matrices; when that is not
+// enough the caller gets RESOURCE_EXHAUSTED (QuotaFailure naming the flag,
+// RetryInfo), or OUT_OF_RANGE when it could never fit. A client over
+// client_bytes evicts only its own. Copies on further devices (CopyTo) are
+// nobody's quota. A form evicts nothing but other forms.
 //
 // A ttl that is not positive is INVALID_ARGUMENT, one over max_ttl
 // OUT_OF_RANGE.
@@ -173,6 +174,16 @@ class MatrixStore {
   virtual void CopyTo(std::shared_ptr<ResidentMatrix> matrix, int device,
                       absl::AnyInvocable<void(absl::Status) &&> done) = 0;
 
+  // The form that `kernel` keeps of `matrix` on `device`, which has it, for
+  // products through which k runs as it says; maybe still empty. Made where
+  // there is none. Null: there is no room for it. The form is on the client's
+  // account and stays beside the matrix until the room is needed for something
+  // else or the matrix goes; while the pointer is held, it stays.
+  virtual std::shared_ptr<OperandForm> KeepForm(
+      absl::string_view client,
+      const std::shared_ptr<const ResidentMatrix>& matrix, int device,
+      const PreparedSgemm& kernel, KDirection k) = 0;
+
   // Brings to.size() bytes of its numbers back, from byte `offset` on; they lie
   // inside. `done` is called once, on a thread of the device's, with an error
   // that is meant for the client.
@@ -192,6 +203,7 @@ class MatrixStore {
   // Device bytes taken, of deleted matrices that are still used too; and at
   // most.
   virtual size_t used_bytes() const = 0;
+  virtual size_t form_bytes() const = 0;  // of them, for forms
   virtual size_t capacity_bytes() const = 0;
   virtual int64_t matrices() const = 0;  // ids, of complete ones
 };

@@ -1,9 +1,19 @@
 #include "server/store/resident_matrix.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace gemmd {
+namespace {
+
+// Under the matrix's lock: new holders come through the matrix alone.
+bool IsIdle(const std::shared_ptr<OperandForm>& form,
+            std::optional<int> device) {
+  return form.use_count() == 1 && (!device || form->key().device == *device);
+}
+
+}  // namespace
 
 ResidentMatrix::ResidentMatrix(int64_t rows, int64_t cols,
                                std::unique_ptr<ResidentMemory> memory)
@@ -48,7 +58,47 @@ size_t ResidentMatrix::device_bytes() const {
   MutexLock lock(&mu_);
   size_t bytes = 0;
   for (const auto& copy : copies_) bytes += copy->size();
+  for (const auto& form : forms_) bytes += form->bytes();
   return bytes;
+}
+
+std::shared_ptr<OperandForm> ResidentMatrix::form(
+    const OperandFormKey& key) const {
+  MutexLock lock(&mu_);
+  for (const auto& form : forms_) {
+    if (form->key() == key) return form;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<OperandForm> ResidentMatrix::KeepForm(
+    std::shared_ptr<OperandForm> form) const {
+  MutexLock lock(&mu_);
+  for (const auto& kept : forms_) {
+    if (kept->key() == form->key()) return kept;
+  }
+  return forms_.emplace_back(std::move(form));
+}
+
+size_t ResidentMatrix::idle_form_bytes(std::optional<int> device) const {
+  MutexLock lock(&mu_);
+  size_t bytes = 0;
+  for (const auto& form : forms_) {
+    if (IsIdle(form, device)) bytes += form->bytes();
+  }
+  return bytes;
+}
+
+std::vector<std::shared_ptr<OperandForm>> ResidentMatrix::TakeIdleForms(
+    std::optional<int> device) const {
+  std::vector<std::shared_ptr<OperandForm>> idle;
+  MutexLock lock(&mu_);
+  std::erase_if(forms_, [&](std::shared_ptr<OperandForm>& form) {
+    if (!IsIdle(form, device)) return false;
+    idle.push_back(std::move(form));
+    return true;
+  });
+  return idle;
 }
 
 }  // namespace gemmd

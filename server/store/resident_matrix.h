@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "server/execute/resident_memory.h"
 #include "server/mutex.h"
+#include "server/store/operand_form.h"
 
 namespace gemmd {
 
@@ -44,8 +46,27 @@ class ResidentMatrix {
   // Devices that have it, in ascending order.
   std::vector<int> devices() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What it holds on all devices.
+  // What it holds on all devices, forms included.
   size_t device_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What kernels have made of it. It changes none of its numbers, so whoever
+  // can multiply the matrix can have its forms kept.
+
+  // Null: there is none.
+  std::shared_ptr<OperandForm> form(const OperandFormKey& key) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Keeps `form`, of this matrix on a device that has it, and gives it back; or
+  // the one that was there before, of the same key.
+  std::shared_ptr<OperandForm> KeepForm(std::shared_ptr<OperandForm> form) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Forms that nobody else holds, of `device` alone where one is given: their
+  // bytes, and giving them up. What is given up is handed to the caller, who
+  // lets go of it where no lock is held.
+  size_t idle_form_bytes(std::optional<int> device) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::shared_ptr<OperandForm>> TakeIdleForms(
+      std::optional<int> device) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   const int64_t rows_;
@@ -53,6 +74,7 @@ class ResidentMatrix {
   const int home_;
   mutable Mutex mu_;
   std::vector<std::unique_ptr<ResidentMemory>> copies_ ABSL_GUARDED_BY(mu_);
+  mutable std::vector<std::shared_ptr<OperandForm>> forms_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace gemmd

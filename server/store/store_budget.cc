@@ -12,15 +12,16 @@ class CountedMemory : public ResidentMemory {
  public:
   CountedMemory(std::unique_ptr<ResidentMemory> memory,
                 std::shared_ptr<StoreBudget> budget, const std::string* client,
-                size_t bytes)
+                size_t bytes, StoreUse use)
       : memory_(std::move(memory)),
         budget_(std::move(budget)),
         client_(client == nullptr ? std::nullopt : std::make_optional(*client)),
-        bytes_(bytes) {}
+        bytes_(bytes),
+        use_(use) {}
   ~CountedMemory() override {
     const int device = memory_->device();
     memory_.reset();  // first: what the budget has, the device has too
-    budget_->Give(client_ ? &*client_ : nullptr, device, bytes_);
+    budget_->Give(client_ ? &*client_ : nullptr, device, bytes_, use_);
   }
 
   std::byte* data() const override { return memory_->data(); }
@@ -32,6 +33,7 @@ class CountedMemory : public ResidentMemory {
   const std::shared_ptr<StoreBudget> budget_;
   const std::optional<std::string> client_;
   const size_t bytes_;
+  const StoreUse use_;
 };
 
 }  // namespace
@@ -44,7 +46,7 @@ StoreBudget::StoreBudget(std::vector<size_t> device_bytes, size_t client_bytes)
       used_(device_bytes_.size()) {}
 
 BudgetLack StoreBudget::Take(const std::string* client, int device,
-                             size_t bytes) {
+                             size_t bytes, StoreUse use) {
   using Of = BudgetLack::Of;
   MutexLock lock(&mu_);
   const auto lack = [bytes](Of of, size_t in_use, size_t limit) {
@@ -66,13 +68,16 @@ BudgetLack StoreBudget::Take(const std::string* client, int device,
   if (of_client.of != Of::kNothing) return of_client;
   if (of_device.of != Of::kNothing) return of_device;
   used_[device] += bytes;
+  if (use == StoreUse::kForm) used_by_forms_ += bytes;
   if (client != nullptr) used_by_client_[*client] += bytes;
   return {};
 }
 
-void StoreBudget::Give(const std::string* client, int device, size_t bytes) {
+void StoreBudget::Give(const std::string* client, int device, size_t bytes,
+                       StoreUse use) {
   MutexLock lock(&mu_);
   used_[device] -= bytes;
+  if (use == StoreUse::kForm) used_by_forms_ -= bytes;
   if (client == nullptr) return;
   const auto account = used_by_client_.find(*client);
   if (account == used_by_client_.end()) return;
@@ -96,6 +101,11 @@ size_t StoreBudget::used() const {
   return std::accumulate(used_.begin(), used_.end(), size_t{0});
 }
 
+size_t StoreBudget::used_by_forms() const {
+  MutexLock lock(&mu_);
+  return used_by_forms_;
+}
+
 size_t StoreBudget::clients() const {
   MutexLock lock(&mu_);
   return used_by_client_.size();
@@ -103,9 +113,9 @@ size_t StoreBudget::clients() const {
 
 std::unique_ptr<ResidentMemory> MakeCounted(
     std::unique_ptr<ResidentMemory> memory, std::shared_ptr<StoreBudget> budget,
-    const std::string* client, size_t bytes) {
+    const std::string* client, size_t bytes, StoreUse use) {
   return std::make_unique<CountedMemory>(std::move(memory), std::move(budget),
-                                         client, bytes);
+                                         client, bytes, use);
 }
 
 }  // namespace gemmd

@@ -16,47 +16,74 @@ constexpr int64_t kMaxNames = int64_t{1} << 18;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ResidentMemory>> DeviceMatrixStore::Reserve(
-    const std::string* client, int device_index, size_t matrix_bytes) {
-  const size_t bytes = std::max<size_t>(matrix_bytes, 1);
+    const std::string* client, int device_index, size_t wanted_bytes,
+    StoreUse use) {
+  const size_t bytes = std::max<size_t>(wanted_bytes, 1);
   while (true) {
-    BudgetLack lack = budget_->Take(client, device_index, bytes);
+    BudgetLack lack = budget_->Take(client, device_index, bytes, use);
     if (lack.of == BudgetLack::Of::kNothing) {
       auto memory = device(device_index).AllocateResident(bytes);
       if (memory.ok()) {
-        return MakeCounted(*std::move(memory), budget_, client, bytes);
+        return MakeCounted(*std::move(memory), budget_, client, bytes, use);
       }
-      budget_->Give(client, device_index, bytes);
+      budget_->Give(client, device_index, bytes, use);
       if (!absl::IsResourceExhausted(memory.status())) return memory.status();
       // There is enough, but not in one piece.
       const size_t limit = device(device_index).resident_capacity();
       lack = {BudgetLack::Of::kDevice, 1, true, limit, limit};
     }
-    if (!lack.ever || !Evict(lack, device_index, client)) {
+    if (!lack.ever || !Evict(lack, device_index, client, use)) {
       return NoRoomError(bytes, lack);
     }
   }
 }
 
 bool DeviceMatrixStore::Evict(const BudgetLack& lack, int device_index,
-                              const std::string* client) {
-  std::vector<MatrixBook::Matrix> evicted;
+                              const std::string* client, StoreUse use) {
+  const std::string* const of =
+      lack.of == BudgetLack::Of::kClient ? client : nullptr;
+  MatrixBook::Evicted evicted;
   {
     MutexLock lock(&mu_);
-    evicted =
-        book_.Evict(lack.bytes, device_index,
-                    lack.of == BudgetLack::Of::kClient ? client : nullptr);
+    evicted = use == StoreUse::kForm
+                  ? book_.EvictForms(lack.bytes, device_index, of)
+                  : book_.Evict(lack.bytes, device_index, of);
   }
-  Removed(Removal::kEvicted, evicted.size());
-  return !evicted.empty();
+  Removed(Removal::kEvicted, evicted.matrices.size());
+  return evicted.any();
+}
+
+std::shared_ptr<OperandForm> DeviceMatrixStore::KeepForm(
+    absl::string_view client,
+    const std::shared_ptr<const ResidentMatrix>& matrix, int device_index,
+    const PreparedSgemm& kernel, KDirection k) {
+  {
+    MutexLock lock(&mu_);  // else it could go while Evict counts it
+    auto kept = matrix->form({&kernel, k, device_index});
+    if (kept != nullptr) return kept;
+  }
+  const std::string owner(client);
+  auto memory = Reserve(&owner, device_index,
+                        kernel.PreparedBytes(matrix->rows(), matrix->cols(), k),
+                        StoreUse::kForm);
+  if (!memory.ok()) return nullptr;
+  const auto made =
+      std::make_shared<OperandForm>(kernel, k, *std::move(memory));
+  MutexLock lock(&mu_);
+  return matrix->KeepForm(made);  // another product may have been faster
 }
 
 absl::Status DeviceMatrixStore::MakeRoomForAName() {
   const int64_t names = matrices();
   if (names < kMaxNames) return absl::OkStatus();
-  for (size_t i = 0; i < backend_.devices().size(); ++i) {
-    if (Evict({BudgetLack::Of::kDevice, 1}, static_cast<int>(i), nullptr)) {
-      return absl::OkStatus();
-    }
+  MatrixBook::Matrix oldest;
+  {
+    MutexLock lock(&mu_);
+    oldest = book_.EvictOne();
+  }
+  if (oldest != nullptr) {
+    Removed(Removal::kEvicted);
+    return absl::OkStatus();
   }
   return TooManyNamesError(names);
 }

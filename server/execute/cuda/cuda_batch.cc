@@ -180,11 +180,23 @@ absl::Status CudaBatch::Launch() {
     return CheckLaunch(launch);
   }
   for (size_t i = 0; i < members_.size(); ++i) {
-    members_[i].status = batch_.kernel->Launch({&problems[i], 1}, context);
+    members_[i].status =
+        LaunchAlone(members_[i].task->spec(), problems[i], context);
     absl::Status device = CheckLaunch(members_[i].status);
     if (!device.ok()) return device;
   }
   return absl::OkStatus();
+}
+
+absl::Status CudaBatch::LaunchAlone(const TaskSpec& spec, const SgemmArgs& args,
+                                    const LaunchContext& context) {
+  if (spec.a.form == nullptr && spec.b.form == nullptr) {
+    return batch_.kernel->Launch({&args, 1}, context);
+  }
+  absl::StatusOr<PreparedOperands> operands =
+      forms_.Use(spec, args, context.stream);
+  if (!operands.ok()) return operands.status();
+  return batch_.kernel->prepared()->Launch(args, *operands, context);
 }
 
 // A launch that fails on a sound device is its tasks' trouble alone; one that
@@ -221,6 +233,7 @@ void CudaBatch::Finish() {
     // back. The result does not matter any more.
     cudaStreamSynchronize(lease_->stream.get());
   }
+  forms_.End(report_.status.ok());
   block_.Reset();
   EndMembers();
 }

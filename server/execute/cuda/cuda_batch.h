@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "server/execute/backend.h"
+#include "server/execute/batch_forms.h"
 #include "server/execute/cuda/device_memory_pool.h"
 #include "server/execute/cuda/lease.h"
 #include "server/execute/cuda/task_placement.h"
@@ -70,6 +71,8 @@ class CudaBatch {
   absl::Status EnqueueAll();
   absl::Status CopyIn();
   absl::Status Launch();
+  absl::Status LaunchAlone(const TaskSpec& spec, const SgemmArgs& args,
+                           const LaunchContext& context);
   absl::Status CopyOut();
   absl::Status CheckLaunch(const absl::Status& launch);
   void MeasureStages();
@@ -82,6 +85,7 @@ class CudaBatch {
   std::byte* workspace_ = nullptr;
   size_t workspace_bytes_ = 0;
   std::vector<Member> members_;
+  BatchForms forms_;
   bool begun_ = false;  // something of it is on the stream
   Lease* lease_ = nullptr;
   MonotonicTime enqueued_{};

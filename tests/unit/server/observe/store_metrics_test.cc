@@ -5,6 +5,7 @@
 
 #include "tests/support/exposition.h"
 #include "tests/unit/server/store/fake_backend.h"
+#include "tests/unit/server/store/fake_forms.h"
 
 namespace gemmd {
 namespace {
@@ -24,6 +25,7 @@ TEST(StoreMetricsTest, ShowsWhatTheStoreHoldsAndWhatLeftIt) {
   EXPECT_TRUE(before.problems.empty()) << before.problems[0];
   EXPECT_EQ(before.Value("gemmd_matrices"), 0);
   EXPECT_EQ(before.Value("gemmd_matrix_store_bytes"), 0);
+  EXPECT_EQ(before.Value("gemmd_matrix_form_bytes"), 0);
   EXPECT_EQ(before.Value("gemmd_matrix_store_capacity_bytes"), 8192);
   for (const char* const reason :
        {"deleted", "expired", "evicted", "replaced", "abandoned"}) {
@@ -35,10 +37,13 @@ TEST(StoreMetricsTest, ShowsWhatTheStoreHoldsAndWhatLeftIt) {
   const auto output = store->BeginOutput("", "a", 4, 4, {}, 0);
   ASSERT_TRUE(output.ok());
   (*output)->Commit();
+  const FakeForms forms;
+  store->KeepForm("", (*output)->matrix(), 0, forms, KDirection::kAlongRows);
   metrics.OnRemoved(StoreMetrics::Removal::kReplaced);
   const Exposition after = scrape();
   EXPECT_EQ(after.Value("gemmd_matrices"), 1);
-  EXPECT_EQ(after.Value("gemmd_matrix_store_bytes"), 64);
+  EXPECT_EQ(after.Value("gemmd_matrix_store_bytes"), 64 + 96);
+  EXPECT_EQ(after.Value("gemmd_matrix_form_bytes"), 96);
   EXPECT_EQ(after.Value("gemmd_matrices_removed_total{reason=\"replaced\"}"),
             1);
 }

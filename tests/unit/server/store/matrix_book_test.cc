@@ -139,7 +139,8 @@ class MatrixBookTest : public ::testing::Test {
     }
     if (found < bytes) count = 0;
     candidates.resize(count);
-    const std::vector<Matrix> evicted = book_.Evict(bytes, device, client);
+    const std::vector<Matrix> evicted =
+        book_.Evict(bytes, device, client).matrices;
     ASSERT_EQ(evicted.size(), candidates.size());
     for (size_t i = 0; i < count; ++i) {
       EXPECT_EQ(evicted[i].get(), candidates[i]);
@@ -221,6 +222,16 @@ TEST_F(MatrixBookTest, DoesAsAPlainModelDoes) {
     ASSERT_EQ(book_.names(), static_cast<int64_t>(model_.size()));
     ExpectSameLists();
   }
+  // One at a time, the least recently used first.
+  while (const Matrix one = book_.EvictOne()) {
+    EXPECT_FALSE(InUse(one.get()));
+    for (const ModelName& name : model_) {
+      EXPECT_TRUE(name.matrix == one.get() || InUse(name.matrix) ||
+                  last_use_[name.matrix].order > last_use_[one.get()].order);
+    }
+    std::erase_if(model_, [&](const auto& n) { return n.matrix == one.get(); });
+  }
+  ExpectSameLists();
   // Nothing is kept that has no name.
   model_.clear();
   held_.clear();
