@@ -111,7 +111,9 @@ TEST_P(RegressionTest, ConcurrentRunsGiveTheSameBits) {
 
 // An FP32 interface that ran on TF32, which keeps 10 bits of 1 + 2^-20.
 TEST_P(RegressionTest, NeverTf32) {
-  if (kernel_->info().precision == Precision::kTf32) GTEST_SKIP();
+  if (kernel_->info().precision == Precision::kTf32) {
+    GTEST_SKIP() << kernel_->info().name << " is TF32 by name";
+  }
   for (const int64_t n : {4, 128, 512}) {
     Problem problem({n, n, 1}, {}, random_);
     const float value = 1.0f + std::ldexp(1.0f, -20);
