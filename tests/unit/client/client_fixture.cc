@@ -1,7 +1,9 @@
 #include "tests/unit/client/client_fixture.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 
 #include "absl/time/clock.h"
 
@@ -49,6 +51,16 @@ absl::Status Answer(grpc::ServerContext&, const v1::SgemmRequest& request,
                     v1::SgemmResponse* response) {
   Multiply(request, response);
   return absl::OkStatus();
+}
+
+FakeServer::Handler FailTimes(int times, absl::Status error) {
+  auto left = std::make_shared<std::atomic<int>>(times);
+  return [left, error](grpc::ServerContext& context,
+                       const v1::SgemmRequest& request,
+                       v1::SgemmResponse* response) {
+    if (left->fetch_sub(1) > 0) return error;
+    return Answer(context, request, response);
+  };
 }
 
 std::unique_ptr<Client> NewClient(const ClientOptions& options) {

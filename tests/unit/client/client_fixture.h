@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <vector>
 
@@ -26,6 +29,44 @@ bool SameBits(const Matrix& c, const Matrix& expected);
 // A handler that multiplies.
 absl::Status Answer(grpc::ServerContext&, const v1::SgemmRequest& request,
                     v1::SgemmResponse* response);
+
+// Answers with `error` as often as said, then as it should.
+FakeServer::Handler FailTimes(int times, absl::Status error);
+
+// Answers when the test lets it, or when the client is gone.
+class Gate {
+ public:
+  FakeServer::Handler Handler() {
+    return [this](grpc::ServerContext& context, const v1::SgemmRequest& request,
+                  v1::SgemmResponse* response) {
+      std::unique_lock<std::mutex> lock(mu_);
+      ++waiting_;
+      changed_.notify_all();
+      while (!open_ && !context.IsCancelled()) {
+        changed_.wait_for(lock, std::chrono::milliseconds(5));
+      }
+      --waiting_;
+      changed_.notify_all();
+      lock.unlock();
+      return Answer(context, request, response);
+    };
+  }
+  void WaitFor(int calls) {
+    std::unique_lock<std::mutex> lock(mu_);
+    changed_.wait(lock, [&] { return waiting_ == calls; });
+  }
+  void Open() {
+    std::lock_guard<std::mutex> lock(mu_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  int waiting_ = 0;
+};
 
 std::unique_ptr<Client> NewClient(const ClientOptions& options);
 
