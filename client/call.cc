@@ -36,7 +36,7 @@ void Call::BeginAttempt() {
   ++attempts_;
   attempt_.emplace(parts_.connections->Choose());
   grpc::ClientContext& context = attempt_->context;
-  context.AddMetadata("gemmd-client", parts_.client_id);
+  parts_.identity->AddTo(&context);
   const absl::Duration remaining = parts_.operation->remaining();
   if (remaining < absl::InfiniteDuration()) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + remaining));

@@ -11,12 +11,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/connections.h"
+#include "client/identity.h"
 #include "client/lent_memory.h"
 #include "client/operation.h"
 #include "gemmd/client.h"
@@ -36,12 +36,12 @@ class Call {
   using Done =
       absl::AnyInvocable<void(absl::StatusOr<grpc::ByteBuffer>, int attempts)>;
 
-  // What a call is made of. `connections` and `operation` outlive the call.
+  // What a call is made of. The first three outlive the call.
   struct Parts {
     const Connections* connections;
+    const Identity* identity;
     Operation* operation;  // how long it may take
     RetryPolicy retry;
-    std::string client_id;
     const char* method;  // "/package.Service/Method", a constant
     grpc::ByteBuffer request;
     LentMemory lent;  // what `request` refers to

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "client/digest.h"
 #include "client/operation.h"
+#include "client/options_check.h"
 #include "client/product.h"
 #include "client/residence.h"
 #include "client/server_info_wire.h"
@@ -115,7 +116,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(
       new Client(std::make_shared<Session>(options)));
 }
 
-const std::string& Client::id() const { return session_->id(); }
+const std::string& Client::id() const { return session_->identity().id(); }
 
 int Client::connections() const { return session_->connections().size(); }
 

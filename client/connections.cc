@@ -1,66 +1,19 @@
 #include "client/connections.h"
 
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <algorithm>
 #include <climits>
 #include <thread>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "client/channel_credentials.h"
 
 namespace gemmd::client {
 namespace {
-
-// Of sockaddr_un, with its final zero.
-constexpr size_t kMaxSocketPath = 107;
-constexpr int kMaxConnections = 64;
-
-constexpr absl::string_view kWantedAddress =
-    "wanted is host:port (127.0.0.1:50051, [::1]:50051) or unix:/path";
-
-absl::Status InvalidAddress(absl::string_view address, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the address \"", address, "\" ", why, "; ", kWantedAddress));
-}
-
-absl::Status CheckAddress(absl::string_view address) {
-  absl::string_view path = address;
-  if (absl::ConsumePrefix(&path, "unix:")) {
-    if (path.empty()) return InvalidAddress(address, "has no path");
-    if (path.size() <= kMaxSocketPath) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the socket's path has ", path.size(), " bytes, the system's limit is ",
-        kMaxSocketPath, ": ", path));
-  }
-  const size_t colon = address.rfind(':');
-  if (colon == absl::string_view::npos) {
-    return InvalidAddress(address, "has no port");
-  }
-  const absl::string_view host = address.substr(0, colon);
-  if (host.empty()) return InvalidAddress(address, "has no host");
-  if (host.find_first_of("/ \t") != absl::string_view::npos) {
-    return InvalidAddress(address, "is not an address");
-  }
-  if (host.find(':') != absl::string_view::npos && host.front() != '[') {
-    return InvalidAddress(address, "is IPv6 without brackets");
-  }
-  int port = 0;
-  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 1 ||
-      port > 65535) {
-    return InvalidAddress(address, "has no port from 1 to 65535");
-  }
-  return absl::OkStatus();
-}
-
-bool IsClientId(absl::string_view id) {
-  return id.size() == 32 &&
-         id.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
-}
 
 // One connection keeps about a core busy on either side, and the products need
 // cores as well.
@@ -74,7 +27,9 @@ int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-std::shared_ptr<grpc::Channel> NewChannel(const ClientOptions& options) {
+std::shared_ptr<grpc::Channel> NewChannel(
+    const ClientOptions& options,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   // A socket of its own, not one shared with every channel to this address.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -94,8 +49,10 @@ std::shared_ptr<grpc::Channel> NewChannel(const ClientOptions& options) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 310'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   arguments.SetUserAgentPrefix("gemmd-client");
-  return grpc::CreateCustomChannel(
-      options.address, grpc::InsecureChannelCredentials(), arguments);
+  if (options.tls.has_value() && !options.tls->server_name.empty()) {
+    arguments.SetSslTargetNameOverride(options.tls->server_name);
+  }
+  return grpc::CreateCustomChannel(options.address, credentials, arguments);
 }
 
 // The part of gRPC's message that a person can use.
@@ -111,44 +68,12 @@ absl::string_view Cause(absl::string_view message) {
 
 }  // namespace
 
-absl::Status CheckOptions(const ClientOptions& options) {
-  if (absl::Status status = CheckAddress(options.address); !status.ok()) {
-    return status;
-  }
-  if (options.connections < 0 || options.connections > kMaxConnections) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "connections is ", options.connections, "; wanted is 1 to ",
-        kMaxConnections, ", or 0 for what suits this machine"));
-  }
-  if (!options.id.empty() && !IsClientId(options.id)) {
-    return absl::InvalidArgumentError(
-        "id is not 32 hex digits; leave it empty for a random one");
-  }
-  if (!(options.verify_fraction >= 0 && options.verify_fraction <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "verify_fraction is ", options.verify_fraction, "; wanted is 0 to 1"));
-  }
-  if (options.retry.max_attempts < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("retry.max_attempts is ", options.retry.max_attempts,
-                     "; wanted is 1 (no retry) or more"));
-  }
-  if (options.timeout <= absl::ZeroDuration() ||
-      options.connect_timeout < absl::Milliseconds(1) ||
-      options.connect_timeout > absl::Hours(1) ||
-      options.retry.initial_backoff < absl::ZeroDuration() ||
-      options.retry.max_backoff < options.retry.initial_backoff) {
-    return absl::InvalidArgumentError(
-        "timeout and backoffs are wanted above 0, max_backoff at least "
-        "initial_backoff, connect_timeout from 1 ms to 1 h");
-  }
-  return absl::OkStatus();
-}
-
 Connections::Connections(const ClientOptions& options)
-    : address_(options.address) {
+    : address_(options.address), tls_(options.tls) {
+  const auto credentials = NewChannelCredentials(options);
   for (int i = 0; i < ConnectionCount(options); ++i) {
-    connections_.push_back(std::make_unique<Connection>(NewChannel(options)));
+    connections_.push_back(
+        std::make_unique<Connection>(NewChannel(options, credentials)));
   }
 }
 
@@ -163,6 +88,40 @@ Connection* Connections::Choose() const {
     }
   }
   return chosen;
+}
+
+std::string Connections::NotConnected(absl::string_view message) const {
+  const auto says = [message](absl::string_view words) {
+    return absl::StrContains(message, words);
+  };
+  if (says("certificate verify failed")) {
+    return absl::StrCat(
+        "the server at ", address_, " is not trusted: its certificate is not ",
+        tls_->root_certificates.empty()
+            ? "of a root that the system trusts"
+            : absl::StrCat("of the roots in ", tls_->root_certificates),
+        ", or has expired");
+  }
+  if (says("Hostname Verification Check failed")) {
+    return absl::StrCat("the certificate of the server at ", address_,
+                        " is made out to another name; say to which "
+                        "(server_name), if it is the right one");
+  }
+  if (says("wrong version number")) {
+    return absl::StrCat(address_, " does not speak TLS");
+  }
+  if (says("Socket closed") || says("Connection reset") ||
+      says("parsing HTTP/2")) {
+    return absl::StrCat(address_, " ends connections at once (", Cause(message),
+                        "): does it want ",
+                        tls_.has_value()
+                            ? "a client certificate, of a root that it trusts?"
+                            : "TLS?");
+  }
+  return absl::StrCat(
+      "no server at ", address_, " (", Cause(message),
+      "): check that gemmd runs and prints \"grpc listening on\" with this "
+      "address");
 }
 
 absl::Status Connections::Explain(const absl::Status& status,
@@ -182,10 +141,7 @@ absl::Status Connections::Explain(const absl::Status& status,
   switch (used.channel->GetState(/*try_to_connect=*/false)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
     case GRPC_CHANNEL_CONNECTING:
-      return absl::UnavailableError(absl::StrCat(
-          "no server at ", address_, " (", Cause(status.message()),
-          "): check that gemmd runs and prints \"grpc listening on\" with this "
-          "address"));
+      return absl::UnavailableError(NotConnected(status.message()));
     default:
       return absl::UnavailableError(absl::StrCat(
           address_, " is not available: ", Cause(status.message())));

@@ -7,11 +7,15 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "gemmd/client.h"
+#include "gemmd/tls.h"
 
 namespace gemmd::client {
 
@@ -24,9 +28,6 @@ struct Connection {
   grpc::GenericStub stub;
   std::atomic<int> in_flight{0};  // a hint for choosing, orders nothing
 };
-
-// INVALID_ARGUMENT for an address or an option that cannot be.
-absl::Status CheckOptions(const ClientOptions& options);
 
 // Thread-safety: const methods may be called from any thread at once.
 class Connections {
@@ -41,12 +42,16 @@ class Connections {
   int size() const { return static_cast<int>(connections_.size()); }
 
   // `status`, with the words a user needs where gRPC's own are poor: no server
-  // there, a connection lost, no answer in time.
+  // there or none that is trusted, a connection lost, no answer in time.
   absl::Status Explain(const absl::Status& status, const Connection& used,
                        absl::Duration timeout) const;
 
  private:
+  // Why no connection came about, in the words of gRPC and of ours.
+  std::string NotConnected(absl::string_view message) const;
+
   const std::string address_;
+  const std::optional<TlsOptions> tls_;
   std::vector<std::unique_ptr<Connection>> connections_;
 };
 

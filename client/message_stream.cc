@@ -10,7 +10,7 @@ MessageStream::MessageStream(const Session& session, const char* method,
       operation_(operation),
       connection_(session.connections().Choose()) {
   connection_->in_flight.fetch_add(1, std::memory_order_relaxed);
-  context_.AddMetadata("gemmd-client", session.id());
+  session.identity().AddTo(&context_);
   const absl::Duration remaining = operation->remaining();
   if (remaining < absl::InfiniteDuration()) {
     context_.set_deadline(absl::ToChronoTime(absl::Now() + remaining));

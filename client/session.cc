@@ -44,7 +44,7 @@ absl::Status Parse(grpc::ByteBuffer bytes,
 
 Session::Session(const ClientOptions& options)
     : options_(options),
-      id_(options.id.empty() ? NewId() : options.id),
+      identity_(options, options.id.empty() ? NewId() : options.id),
       connections_(options) {
   for (int i = 0; i < connections_.size(); ++i) {
     queues_.push_back(std::make_unique<CallQueue>());
@@ -81,9 +81,9 @@ void Session::Leave(const std::shared_ptr<Operation>& operation) {
 
 Call::Parts Session::CallParts(const char* method, Operation* operation) const {
   return {.connections = &connections_,
+          .identity = &identity_,
           .operation = operation,
           .retry = options_.retry,
-          .client_id = id_,
           .method = method};
 }
 

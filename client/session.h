@@ -20,6 +20,7 @@
 #include "client/call.h"
 #include "client/call_queue.h"
 #include "client/connections.h"
+#include "client/identity.h"
 #include "client/operation.h"
 #include "client/shared_blocks.h"
 #include "gemmd/client.h"
@@ -41,7 +42,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void End();
 
   const ClientOptions& options() const { return options_; }
-  const std::string& id() const { return id_; }
+  const Identity& identity() const { return identity_; }
   const Connections& connections() const { return connections_; }
   SharedBlocks& shared() { return shared_; }
 
@@ -72,7 +73,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   const ClientOptions options_;
-  const std::string id_;
+  const Identity identity_;
   const Connections connections_;
   SharedBlocks shared_;
 

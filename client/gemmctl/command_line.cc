@@ -49,6 +49,17 @@ void AddDownload(CLI::App* app, MatrixOptions* to) {
       ->required();
 }
 
+void AddToken(CLI::App* app, TokenOptions* to) {
+  app->add_option("NAME", to->name, "Who has it, of [A-Za-z0-9._:/@-]")
+      ->required();
+  app->add_option("ROLES", to->roles,
+                  "What they may do: compute, info or compute,info")
+      ->required();
+  app->add_option("-o,--output", to->file,
+                  "The file for the token, which only you can read")
+      ->required();
+}
+
 // The flags of every command.
 void AddCommonFlags(CLI::App* app, CommandLine* line) {
   app->add_option("--server", line->client.address, "host:port or unix:/path")
@@ -71,6 +82,7 @@ void AddCommonFlags(CLI::App* app, CommandLine* line) {
                   "those of this user on this machine")
       ->envname("GEMMD_CLIENT_ID")
       ->type_name("HEX");
+  AddAccessFlags(app, &line->client);
   app->add_flag("--json", line->json, "The result as JSON on stdout");
 }
 
@@ -89,6 +101,8 @@ constexpr struct {
     {"download", Command::kDownload, "Brings a matrix back"},
     {"matrices", Command::kMatrices, "Your matrices on the server"},
     {"delete", Command::kDelete, "Drops matrices"},
+    {"token", Command::kToken,
+     "Makes a token; prints its line for the server's --auth-token-file"},
     {"completion", Command::kPrint,
      "Prints completions: source <(gemmctl completion)"},
 };
@@ -103,6 +117,7 @@ void AddCommands(CLI::App* app, CommandLine* line) {
   AddBenchFlags(app->get_subcommand("bench"), line);
   AddUpload(app->get_subcommand("upload"), &line->matrix);
   AddDownload(app->get_subcommand("download"), &line->matrix);
+  AddToken(app->get_subcommand("token"), &line->token);
   app->get_subcommand("delete")
       ->add_option("ID", line->matrix.ids, "Of `gemmctl matrices`")
       ->required();

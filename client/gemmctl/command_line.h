@@ -24,6 +24,7 @@ enum class Command {
   kDownload,
   kMatrices,
   kDelete,
+  kToken,
 };
 
 // `gemmctl multiply`. A matrix is a file or, as @ID, on the server.
@@ -45,11 +46,18 @@ struct MatrixOptions {
   absl::Duration ttl = absl::ZeroDuration();  // 0: the server's
 };
 
+// `gemmctl token`.
+struct TokenOptions {
+  std::string name;
+  std::string roles;  // with commas between them
+  std::string file;
+};
+
 struct CommandLine {
   Command command = Command::kPrint;
   std::string text;  // for kPrint: help or version
 
-  ClientOptions client;  // --server, --timeout, --connections, --retries
+  ClientOptions client;  // --server, --timeout, --tls-ca, ...
   std::string kernel;
   SgemmCall::Precision precision = SgemmCall::Precision::kFp32;
   bool json = false;
@@ -57,6 +65,7 @@ struct CommandLine {
   MultiplyOptions multiply;
   MatrixOptions matrix;
   BenchOptions bench;
+  TokenOptions token;
   std::string health_service;
 };
 

@@ -26,4 +26,8 @@ int RunDelete(const CommandLine& line);
 // kOk when serving, kFailed when not.
 int RunHealth(const CommandLine& line);
 
+// Makes a secret file for a client and prints the server's line for it. Asks no
+// server.
+int RunToken(const CommandLine& line);
+
 }  // namespace gemmd::gemmctl

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace gemmd::gemmctl {
@@ -44,7 +45,16 @@ int Fail(const absl::Status& status, ExitCode code) {
 }
 
 int FailRemote(const absl::Status& status) {
-  return Fail(status, RemoteExitCode(status));
+  std::string hint;
+  if (absl::IsUnauthenticated(status)) {
+    hint =
+        "; say who you are with --token-file, or with --tls-cert and --tls-key "
+        "(a new entry of the server's --auth-token-file counts after SIGHUP)";
+  } else if (absl::IsPermissionDenied(status)) {
+    hint = "; whoever runs the server gives roles, in its --auth-token-file";
+  }
+  return Fail(absl::Status(status.code(), absl::StrCat(status.message(), hint)),
+              RemoteExitCode(status));
 }
 
 }  // namespace gemmd::gemmctl

@@ -30,6 +30,22 @@ absl::StatusOr<absl::Duration> ReadDuration(const std::string& text) {
       absl::StrCat("\"", text, "\" is no time above 0 (5, 5s, 200ms, 1.5m)"));
 }
 
+// One of TLS's; TLS is on when one is given.
+void AddTlsFlag(CLI::App* app, const std::string& flag,
+                const std::string& environment, std::string TlsOptions::*member,
+                ClientOptions* to, const std::string& description) {
+  app->add_option_function<std::string>(
+         flag,
+         [to, member](const std::string& value) {
+           if (value.empty()) return;
+           if (!to->tls.has_value()) to->tls.emplace();
+           *to->tls.*member = value;
+         },
+         description)
+      ->envname(environment)
+      ->type_name(member == &TlsOptions::server_name ? "NAME" : "FILE");
+}
+
 }  // namespace
 
 std::string PrecisionName(SgemmCall::Precision precision) {
@@ -49,6 +65,33 @@ void AddDuration(CLI::App* app, const std::string& flag, absl::Duration* to,
          description)
       ->type_name("TIME")
       ->default_str(absl::FormatDuration(*to));
+}
+
+void AddAccessFlags(CLI::App* app, ClientOptions* to) {
+  app->add_flag_function(
+         "--tls",
+         [to](int64_t on) {
+           if (on > 0 && !to->tls.has_value()) to->tls.emplace();
+         },
+         "TLS, with the roots that the system trusts")
+      ->envname("GEMMD_TLS");
+  AddTlsFlag(app, "--tls-ca", "GEMMD_TLS_CA", &TlsOptions::root_certificates,
+             to, "TLS, with the server's root certificates (PEM)");
+  // Not GEMMD_TLS_CERT and GEMMD_TLS_KEY, which are the server's.
+  AddTlsFlag(app, "--tls-cert", "GEMMD_CLIENT_TLS_CERT",
+             &TlsOptions::certificate, to,
+             "Your certificate (PEM), for a server that asks for one");
+  AddTlsFlag(app, "--tls-key", "GEMMD_CLIENT_TLS_KEY", &TlsOptions::key, to,
+             "Its private key (PEM)");
+  AddTlsFlag(app, "--tls-server-name", "GEMMD_TLS_SERVER_NAME",
+             &TlsOptions::server_name, to,
+             "Whom the server's certificate names, if not the host");
+  app->add_option("--token-file", to->token_file,
+                  "A file that holds your token (`gemmctl token` makes one)")
+      ->envname("GEMMD_TOKEN_FILE")
+      ->type_name("FILE");
+  app->add_flag("--allow-plaintext-token", to->allow_plaintext_token,
+                "Send it to another host without TLS, for all to read");
 }
 
 void AddProductFlags(CLI::App* app, CommandLine* line, bool* transpose_a,

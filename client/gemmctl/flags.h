@@ -19,6 +19,9 @@ void AddDuration(CLI::App* app, const std::string& flag, absl::Duration* to,
 void AddProductFlags(CLI::App* app, CommandLine* line, bool* transpose_a,
                      bool* transpose_b);
 
+// Every command has these: --tls and its files, --token-file.
+void AddAccessFlags(CLI::App* app, ClientOptions* to);
+
 // `bench` has these.
 void AddBenchFlags(CLI::App* app, CommandLine* line);
 

@@ -1,5 +1,7 @@
 // gemmctl: a gemmd server at the command line. `gemmctl --help` tells more.
 
+#include <stdlib.h>  // setenv
+
 #include <cstdio>
 
 #include "client/gemmctl/command_line.h"
@@ -10,6 +12,8 @@ namespace gemmd::gemmctl {
 namespace {
 
 int Main(int argc, const char* const* argv) {
+  // What is wrong is said in one line, and that is ours.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   const absl::StatusOr<CommandLine> line = ParseCommandLine(argc, argv);
   if (!line.ok()) return Fail(line.status(), kUsage);
   switch (line->command) {
@@ -34,6 +38,8 @@ int Main(int argc, const char* const* argv) {
       return RunMatrices(*line);
     case Command::kDelete:
       return RunDelete(*line);
+    case Command::kToken:
+      return RunToken(*line);
   }
   return kUsage;
 }

@@ -13,12 +13,14 @@
 // kernel, RESOURCE_EXHAUSTED for a full queue, OUT_OF_RANGE for what is too
 // large, UNAVAILABLE for no server or one that drains, DEADLINE_EXCEEDED,
 // CANCELLED, INTERNAL for a device that failed, DATA_LOSS for a product that is
-// wrong (ClientOptions::verify_fraction).
+// wrong (ClientOptions::verify_fraction), UNAUTHENTICATED and PERMISSION_DENIED
+// from a server that wants to know who calls.
 
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,7 @@
 #include "gemmd/server_info.h"
 #include "gemmd/sgemm.h"
 #include "gemmd/shared_memory.h"
+#include "gemmd/tls.h"
 
 namespace gemmd {
 
@@ -66,6 +69,21 @@ struct ClientOptions {
   // a client's matrices apart from those of others. Empty: 128 random bits.
   // Whoever knows it can use the matrices, so treat it as a secret.
   std::string id = {};
+
+  // TLS, where it is set; plaintext, where not. A server's unix socket is
+  // always plaintext.
+  std::optional<TlsOptions> tls = {};
+
+  // The bearer token of every call; or a file that holds it and nothing else,
+  // looked at before each call, so that a new token counts at once (while none
+  // can be read, the last one does). At most one of both; neither is ever part
+  // of an error.
+  std::string token = {};
+  std::string token_file = {};
+
+  // Over plaintext TCP to another host a token can be read on its way: without
+  // this, such a client is not made.
+  bool allow_plaintext_token = false;
 
   // For calls that name none of their own, from the call to its answer,
   // connecting and retries included. May be infinite.
@@ -117,7 +135,8 @@ class SgemmHandle {
 class Client {
  public:
   // Makes a client; connects when the first call needs it, so a server need not
-  // be there yet. INVALID_ARGUMENT for an address or an option that cannot be.
+  // be there yet. INVALID_ARGUMENT for an address, an option or a file of them
+  // that cannot be.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       const ClientOptions& options);
 

@@ -51,6 +51,7 @@ grpc::Status FakeServer::UploadMatrix(
     grpc::ServerContext* context,
     grpc::ServerReader<v1::UploadMatrixRequest>* reader,
     v1::UploadMatrixResponse* response) {
+  NoteCaller("UploadMatrix", *context);
   v1::UploadMatrixRequest request;
   if (!reader->Read(&request) || !request.has_header()) {
     return ToGrpcStatus(absl::InvalidArgumentError("no header"));
@@ -88,8 +89,9 @@ grpc::Status FakeServer::UploadMatrix(
 }
 
 grpc::Status FakeServer::DownloadMatrix(
-    grpc::ServerContext*, const v1::DownloadMatrixRequest* request,
+    grpc::ServerContext* context, const v1::DownloadMatrixRequest* request,
     grpc::ServerWriter<v1::DownloadMatrixResponse>* writer) {
+  NoteCaller("DownloadMatrix", *context);
   {
     std::lock_guard<std::mutex> lock(mu_);
     ++seen_.downloads;

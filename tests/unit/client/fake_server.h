@@ -8,6 +8,7 @@
 
 #include <climits>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -67,11 +68,13 @@ class FakeServer final : public v1::GemmService::Service {
       grpc::ServerContext&, const v1::SgemmRequest&, v1::SgemmResponse*)>;
 
   // Listens on `address`, by default a free port of loopback.
-  explicit FakeServer(Handler handler, std::string address = "127.0.0.1:0")
+  explicit FakeServer(Handler handler, std::string address = "127.0.0.1:0",
+                      const std::shared_ptr<grpc::ServerCredentials>&
+                          credentials = grpc::InsecureServerCredentials())
       : handler_(std::move(handler)), health_(this) {
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(address, credentials, &port);
     builder.RegisterService(this);
     builder.RegisterService(&health_);
     builder.SetMaxReceiveMessageSize(INT_MAX);
@@ -98,6 +101,11 @@ class FakeServer final : public v1::GemmService::Service {
   std::set<std::string> client_ids() const {
     std::lock_guard<std::mutex> lock(mu_);
     return client_ids_;
+  }
+  // The metadata `authorization` that came last with each method, "" for none.
+  std::map<std::string, std::string> authorizations() const {
+    std::lock_guard<std::mutex> lock(mu_);
+    return authorizations_;
   }
 
   FakeMatrices& matrices() { return matrices_; }
@@ -143,9 +151,10 @@ class FakeServer final : public v1::GemmService::Service {
   class Health final : public grpc::health::v1::Health::Service {
    public:
     explicit Health(FakeServer* server) : server_(server) {}
-    grpc::Status Check(grpc::ServerContext*,
+    grpc::Status Check(grpc::ServerContext* context,
                        const grpc::health::v1::HealthCheckRequest* request,
                        grpc::health::v1::HealthCheckResponse* response) final {
+      server_->NoteCaller("Check", *context);
       if (request->service() == "nobody") {
         return grpc::Status(grpc::StatusCode::NOT_FOUND, "unknown service");
       }
@@ -167,12 +176,21 @@ class FakeServer final : public v1::GemmService::Service {
       std::lock_guard<std::mutex> lock(mu_);
       ++calls_;
       peers_.insert(context->peer());
-      const auto id = context->client_metadata().find("gemmd-client");
-      if (id != context->client_metadata().end()) {
-        client_ids_.emplace(id->second.data(), id->second.size());
-      }
     }
+    NoteCaller("Sgemm", *context);
     return ToGrpcStatus(Run(*context, *request, response));
+  }
+
+  void NoteCaller(const char* method, const grpc::ServerContext& context) {
+    const auto value = [&](const char* key) {
+      const auto found = context.client_metadata().find(key);
+      return found == context.client_metadata().end()
+                 ? std::string()
+                 : std::string(found->second.data(), found->second.size());
+    };
+    std::lock_guard<std::mutex> lock(mu_);
+    client_ids_.insert(value("gemmd-client"));
+    authorizations_[method] = value("authorization");
   }
 
   void MaybeLoseMatrices() {
@@ -188,12 +206,13 @@ class FakeServer final : public v1::GemmService::Service {
                             v1::UploadMatrixResponse* response) final;
 
   grpc::Status DownloadMatrix(
-      grpc::ServerContext*, const v1::DownloadMatrixRequest* request,
+      grpc::ServerContext* context, const v1::DownloadMatrixRequest* request,
       grpc::ServerWriter<v1::DownloadMatrixResponse>* writer) final;
 
-  grpc::Status ListMatrices(grpc::ServerContext*,
+  grpc::Status ListMatrices(grpc::ServerContext* context,
                             const v1::ListMatricesRequest*,
                             v1::ListMatricesResponse* response) final {
+    NoteCaller("ListMatrices", *context);
     for (const std::string& id : matrices_.ids()) {
       const auto entry = matrices_.Find(id);
       v1::Matrix* matrix = response->add_matrices();
@@ -206,15 +225,17 @@ class FakeServer final : public v1::GemmService::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status DeleteMatrix(grpc::ServerContext*,
+  grpc::Status DeleteMatrix(grpc::ServerContext* context,
                             const v1::DeleteMatrixRequest* request,
                             v1::DeleteMatrixResponse*) final {
+    NoteCaller("DeleteMatrix", *context);
     return ToGrpcStatus(matrices_.Delete(request->matrix_id()));
   }
 
-  grpc::Status GetServerInfo(grpc::ServerContext*,
+  grpc::Status GetServerInfo(grpc::ServerContext* context,
                              const v1::GetServerInfoRequest*,
                              v1::GetServerInfoResponse* response) final {
+    NoteCaller("GetServerInfo", *context);
     std::lock_guard<std::mutex> lock(mu_);
     ++seen_.info_calls;
     *response = info;
@@ -227,16 +248,17 @@ class FakeServer final : public v1::GemmService::Service {
   FakeMatrices matrices_;
   std::unique_ptr<grpc::Server> server_;
   mutable std::mutex mu_;
-  int calls_ = 0;                     // guarded by mu_
-  std::set<std::string> peers_;       // guarded by mu_
-  std::set<std::string> client_ids_;  // guarded by mu_
-  Seen seen_;                         // guarded by mu_
-  int failing_uploads_ = 0;           // guarded by mu_
-  absl::Status upload_error_;         // guarded by mu_
-  int lost_answers_ = 0;              // guarded by mu_
-  std::set<int> losses_;              // guarded by mu_
-  int requests_ = 0;                  // guarded by mu_
-  std::set<std::string> applied_;     // request ids; guarded by mu_
+  int calls_ = 0;                                      // guarded by mu_
+  std::set<std::string> peers_;                        // guarded by mu_
+  std::set<std::string> client_ids_;                   // guarded by mu_
+  std::map<std::string, std::string> authorizations_;  // guarded by mu_
+  Seen seen_;                                          // guarded by mu_
+  int failing_uploads_ = 0;                            // guarded by mu_
+  absl::Status upload_error_;                          // guarded by mu_
+  int lost_answers_ = 0;                               // guarded by mu_
+  std::set<int> losses_;                               // guarded by mu_
+  int requests_ = 0;                                   // guarded by mu_
+  std::set<std::string> applied_;  // request ids; guarded by mu_
 };
 
 }  // namespace gemmd
