@@ -39,6 +39,10 @@ class Overlay:
                                config["data"]["gemmd.conf"], re.M))
 
 
+    def environment(self):
+        return {v["name"]: v["value"] for v in self.container.get("env", [])}
+
+
 def seconds(text):
     amount, unit = re.fullmatch(r"(\d+)(s|m)", text).groups()
     return int(amount) * {"s": 1, "m": 60}[unit]
@@ -105,14 +109,37 @@ def ports_are_those_that_gemmd_listens_on(o):
 
 
 def probes_have_names_of_their_own(o):
-    grpc = {p: o.container[p]["grpc"] for p in
-            ("startupProbe", "livenessProbe", "readinessProbe")}
-    assert grpc["livenessProbe"]["service"] == "liveness"
-    assert grpc["readinessProbe"]["service"] == "readiness"
-    startup = o.container["startupProbe"]
+    startup, live, ready = (o.container[p] for p in (
+        "startupProbe", "livenessProbe", "readinessProbe"))
+    if "GEMMD_TLS_CERT" in o.environment():  # which gRPC probes do not speak
+        pages = [p["httpGet"] for p in (startup, live, ready)]
+        assert [p["path"] for p in pages] == ["/readyz", "/livez", "/readyz"]
+        assert all(p["port"] == "metrics" for p in pages)
+        assert not any("grpc" in p for p in (startup, live, ready))
+    else:
+        assert live["grpc"]["service"] == "liveness"
+        assert ready["grpc"]["service"] == "readiness"
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
-    for probe in grpc:
-        assert o.container[probe]["timeoutSeconds"] > 1
+    for probe in startup, live, ready:
+        assert probe["timeoutSeconds"] > 1
+
+
+# Either the port is TLS, with files that can be swapped in one step and no way
+# back to plaintext, or nothing says that it is.
+def tls_is_whole_or_absent(o):
+    files = {name: value for name, value in o.environment().items()
+             if name in ("GEMMD_TLS_CERT", "GEMMD_TLS_KEY",
+                         "GEMMD_AUTH_TOKEN_FILE")}
+    secrets = {v["name"] for v in o.pod["volumes"] if "secret" in v}
+    folders = {m["mountPath"] for m in o.container["volumeMounts"]
+               if m["name"] in secrets and "subPath" not in m}
+    assert all(path.rsplit("/", 1)[0] in folders for path in files.values())
+    tls = "GEMMD_TLS_CERT" in files
+    assert ("GEMMD_TLS_KEY" in files) == tls
+    assert (o.environment().get("GEMMD_INSECURE") == "false") == tls
+    for service in o.all("Service"):
+        protocol = service["spec"]["ports"][0]["appProtocol"]
+        assert protocol == ("https" if tls else "kubernetes.io/h2c")
 
 
 def resources_are_bounded(o):
@@ -133,8 +160,7 @@ def resources_are_bounded(o):
 # Two messages must fit in the quarter of the memory that is for receiving, or
 # gemmd does not start.
 def two_messages_fit(o):
-    flags = {v["name"]: v["value"] for v in o.container.get("env", [])}
-    most = size(flags.get("GEMMD_MAX_INLINE_BYTES", "256MiB"))
+    most = size(o.environment().get("GEMMD_MAX_INLINE_BYTES", "256MiB"))
     assert 8 * most <= size(o.container["resources"]["limits"]["memory"] + "B")
 
 
@@ -154,7 +180,8 @@ def one_pod_at_a_time_is_disrupted(o):
 RULES = [pod_security_restricted, rollout_needs_no_spare_device,
          autoscalers_own_the_number_of_pods, grace_covers_the_drain,
          ports_are_those_that_gemmd_listens_on, probes_have_names_of_their_own,
-         resources_are_bounded, two_messages_fit, network_is_closed,
+         tls_is_whole_or_absent, resources_are_bounded, two_messages_fit,
+         network_is_closed,
          one_pod_at_a_time_is_disrupted]
 
 
