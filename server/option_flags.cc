@@ -274,6 +274,10 @@ std::vector<OptionFlag> MakeFlags() {
               "RPCs at once on a connection, at most"),
       IntFlag("completion-queues", &O::completion_queues, 0, 256,
               "gRPC's queues, each with a polling thread; 0: one"),
+      DurationFlag("busy-poll", &O::busy_poll, kZero, absl::Seconds(1),
+                   "How long a polling thread looks for the next event before "
+                   "it sleeps: takes that much of a core for a faster answer "
+                   "to the next request"),
       BoolFlag("channelz", "", &O::channelz, "Serve grpc.channelz.v1"),
       BoolFlag("metrics", "on|off", &O::metrics, "Count, and serve /metrics"),
       ChoiceFlag("log-level", &O::log_level,

@@ -44,6 +44,7 @@ struct ServerOptions {
   absl::Duration max_connection_age = absl::InfiniteDuration();
   int max_streams = 1024;     // a connection
   int completion_queues = 0;  // 0: the fastest known
+  absl::Duration busy_poll = absl::ZeroDuration();
   bool channelz = false;
   bool metrics = true;
   std::string log_level = "info";   // trace debug info warn error

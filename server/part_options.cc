@@ -66,6 +66,7 @@ RpcOptions RpcOptionsOf(const ServerOptions& options) {
   if (options.completion_queues > 0) {
     rpc.completion_queues = options.completion_queues;
   }
+  rpc.busy_poll = options.busy_poll;
   rpc.channelz = options.channelz;
   rpc.version = std::string(BuildVersion());
   rpc.build = absl::StrCat("revision ", BuildRevision(), ", CUDA ", BuildCuda(),

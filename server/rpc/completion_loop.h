@@ -7,6 +7,8 @@
 #include <memory>
 #include <thread>
 
+#include "server/monotonic_time.h"
+
 namespace gemmd {
 
 // The target of a tag. Run is called once for every operation the tag was given
@@ -36,10 +38,12 @@ class MethodCompletion final : public Completion {
   void (T::*const method_)(bool);
 };
 
-// One queue and its one polling thread.
+// One queue and its one polling thread. For `busy_poll` after an event the
+// thread looks for the next without sleeping: a core for a sleeper's wake-up.
 class CompletionLoop {
  public:
-  explicit CompletionLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue);
+  explicit CompletionLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue,
+                          MonotonicDuration busy_poll = {});
 
   // Shuts the queue down and joins. Needs: the server is shut down and nothing
   // will be posted any more; gRPC ends the process over a late operation.
@@ -52,8 +56,10 @@ class CompletionLoop {
 
  private:
   void Poll();
+  bool Next(void** tag, bool* ok);  // false: the queue has ended
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  const MonotonicDuration busy_poll_;
   std::thread thread_;
 };
 

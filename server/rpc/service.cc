@@ -204,8 +204,9 @@ absl::Status RpcServerImpl::Open() {
   builder.RegisterService(&environment_.gemm_service);
   builder.RegisterService(&environment_.health_service);
   for (int i = 0; i < std::max(1, options.completion_queues); ++i) {
-    loops_.push_back(
-        std::make_unique<CompletionLoop>(builder.AddCompletionQueue()));
+    loops_.push_back(std::make_unique<CompletionLoop>(
+        builder.AddCompletionQueue(),
+        absl::ToChronoNanoseconds(options.busy_poll)));
   }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {

@@ -59,6 +59,9 @@ struct RpcOptions {
   // Parameters of speed, with what was measured in README.md. Completion
   // queues, each with a polling thread of its own.
   int completion_queues = 1;
+  // How long a polling thread looks for the next event before it sleeps.
+  // --busy-poll
+  absl::Duration busy_poll = absl::ZeroDuration();
   // Calls of Sgemm offered to gRPC at any time, a queue.
   int offered_calls = 128;
   // A message up to this is handled on the polling thread (1 MiB is copied in

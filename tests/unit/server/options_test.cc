@@ -85,6 +85,7 @@ const FlagCase kCases[] = {
     {"matrix-ttl", "1h", "30s", "0s", "a duration from 100ms", GET(matrix_ttl)},
     {"completion-queues", "1", "4", "-1", "a whole number",
      GET(completion_queues)},
+    {"busy-poll", "200us", "0", "2s", "a duration from 0", GET(busy_poll)},
     {"device-timeout", "2m", "10ms", "0s", "a duration from 10ms",
      GET(device_timeout)},
     {"drain-delay", "2s", "1m30s", "-2s", "a duration from 0",
