@@ -48,14 +48,15 @@ TlsFiles TlsFilesOf(const ServerOptions& options) {
           .client_ca = options.tls_client_ca};
 }
 
-RpcOptions RpcOptionsOf(const ServerOptions& options) {
+RpcOptions RpcOptionsOf(const ServerOptions& options,
+                        std::optional<size_t> container_limit) {
   RpcOptions rpc;
   rpc.listen = options.listen;
   rpc.unix_socket = options.unix_socket;
   rpc.shared_memory = options.shared_memory;
   rpc.tls = TlsFilesOf(options);
   rpc.kernel = options.kernel;
-  rpc.receive_bytes = ReceiveBytesWithin(ContainerMemoryLimit());
+  rpc.receive_bytes = ReceiveBytesWithin(container_limit);
   // Two messages must have room: see RpcOptions.
   rpc.max_inline_bytes =
       options.max_inline_bytes > 0

@@ -2,6 +2,9 @@
 
 #pragma once
 
+#include <cstddef>
+#include <optional>
+
 #include "absl/status/status.h"
 #include "kernels/registry.h"
 #include "server/execute/backend.h"
@@ -18,7 +21,9 @@ BackendOptions BackendOptionsOf(const ServerOptions& options);
 BatchSchedulerOptions SchedulerOptionsOf(const ServerOptions& options);
 MatrixStoreOptions MatrixStoreOptionsOf(const ServerOptions& options);
 TlsFiles TlsFilesOf(const ServerOptions& options);
-RpcOptions RpcOptionsOf(const ServerOptions& options);
+// `container_limit`: see ContainerMemoryLimit.
+RpcOptions RpcOptionsOf(const ServerOptions& options,
+                        std::optional<size_t> container_limit);
 
 // Whether --kernel can run on `backend`: one that never could is an error now
 // and not of every request. INVALID_ARGUMENT.

@@ -11,6 +11,7 @@
 #include "server/auth/access_file.h"
 #include "server/auth/tls_files.h"
 #include "server/execute/backend.h"
+#include "server/execute/memory_limit.h"
 #include "server/monotonic_time.h"
 #include "server/mutex.h"
 #include "server/observe/device_sampler.h"
@@ -118,7 +119,8 @@ class GemmServer : public Server,
 
 absl::Status GemmServer::Start(BackendFactory make_backend) {
   // Before devices take their time.
-  absl::Status status = RpcServer::Check(RpcOptionsOf(options_));
+  absl::Status status =
+      RpcServer::Check(RpcOptionsOf(options_, ContainerMemoryLimit()));
   // First, so that probes are answered while drivers load and devices warm up.
   if (status.ok()) status = StartAccess();
   if (status.ok()) status = StartHttp();
@@ -234,7 +236,7 @@ void GemmServer::StartStore() {
 absl::Status GemmServer::StartRpc() {
   scheduler_ = BatchScheduler::Create(SchedulerOptionsOf(options_),
                                       backend_->devices(), this);
-  auto rpc = RpcServer::Start(RpcOptionsOf(options_),
+  auto rpc = RpcServer::Start(RpcOptionsOf(options_, ContainerMemoryLimit()),
                               {.scheduler = scheduler_.get(),
                                .backend = backend_.get(),
                                .registry = &*registry_,
