@@ -17,7 +17,7 @@ import gemmd_process
 
 def by_cmake(options, prefix, folder):
     source = pathlib.Path(__file__).with_name("installed_client")
-    subprocess.run([options.cmake, "-S", source, "-B", folder,
+    subprocess.run([options.cmake, "-G", "Ninja", "-S", source, "-B", folder,
                     f"-DCMAKE_PREFIX_PATH={prefix}",
                     f"-DCMAKE_CXX_COMPILER={options.compiler}",
                     f"-DEXAMPLE={options.example}"], check=True)

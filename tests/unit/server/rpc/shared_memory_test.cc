@@ -348,9 +348,15 @@ TEST_F(SharedMemoryTest, ARegionThatIsClosedUnderAProductStaysMappedForIt) {
   auto product =
       std::async(std::launch::async, [&] { return Multiply(request); });
   WaitFor([&] { return backend_->gate().waiting() == 1; });
+  // Refused either way, so never behind the gate.
+  v1::SgemmRequest past_the_end = request;
+  Share(*past_the_end.mutable_a(), region, kRegionBytes);
+  EXPECT_EQ(Multiply(past_the_end).status().code(),
+            absl::StatusCode::kOutOfRange);
   region.Close();
   WaitFor([&] {
-    return Multiply(request).status().code() == absl::StatusCode::kNotFound;
+    return Multiply(past_the_end).status().code() ==
+           absl::StatusCode::kNotFound;
   });
   EXPECT_EQ(MappedRegions(), 2);  // ours and the server's
   backend_->gate().Open();
