@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -22,11 +23,6 @@ constexpr absl::string_view kFirstLine = "gemmd selection table 1";
 constexpr float kUnknown = std::numeric_limits<float>::infinity();
 constexpr int64_t kTile = 64;  // m and n beyond it count in whole ones
 constexpr size_t kMaxValues = size_t{1} << 22;  // of a file, before it is read
-
-std::string ClassName(SelectionClass c) {
-  return absl::StrCat(c.transpose_a ? "T" : "N", c.transpose_b ? "T" : "N",
-                      c.aligned ? " aligned" : " unaligned");
-}
 
 // The lines of a text, one after the other, with errors that name them.
 class Lines {
@@ -114,11 +110,11 @@ struct Place {
   size_t at;
   double share;
 };
-Place PlaceOf(double x, const std::vector<int64_t>& sizes) {
+Place PlaceOf(double x, const std::vector<double>& places) {
   size_t at = 0;
-  while (at + 2 < sizes.size() && x >= static_cast<double>(sizes[at + 1])) ++at;
-  const auto low = static_cast<double>(sizes[at]);
-  const auto high = static_cast<double>(sizes[at + 1]);
+  while (at + 2 < places.size() && x >= places[at + 1]) ++at;
+  const double low = places[at];
+  const double high = places[at + 1];
   return {at, std::max(0.0, (x - low) / (high - low))};
 }
 
@@ -127,11 +123,24 @@ double InTiles(int64_t size) {
   return size <= kTile ? x : std::ceil(x / kTile) * kTile;
 }
 
+std::vector<double> PlacesInTiles(const std::vector<int64_t>& sizes) {
+  std::vector<double> places;
+  for (const int64_t size : sizes) places.push_back(InTiles(size));
+  const bool apart = std::ranges::adjacent_find(
+                         places, std::greater_equal<double>()) == places.end();
+  return apart ? places : std::vector<double>(sizes.begin(), sizes.end());
+}
+
 bool IsAligned(const float* x, int64_t ld) {
   return reinterpret_cast<uintptr_t>(x) % 16 == 0 && ld % 4 == 0;
 }
 
 }  // namespace
+
+std::string SelectionClass::Name() const {
+  return absl::StrCat(transpose_a ? "T" : "N", transpose_b ? "T" : "N",
+                      aligned ? " aligned" : " unaligned");
+}
 
 SelectionClass ClassOf(const SgemmArgs& args) {
   return {args.shape.transpose_a, args.shape.transpose_b,
@@ -145,7 +154,10 @@ SelectionTable::SelectionTable(SelectionStamp stamp, SelectionGrid grid,
     : stamp_(std::move(stamp)),
       grid_(std::move(grid)),
       kernels_(std::move(kernels)),
-      us_(std::move(us)) {}
+      us_(std::move(us)),
+      places_m_(PlacesInTiles(grid_.m)),
+      places_n_(PlacesInTiles(grid_.n)),
+      places_k_(grid_.k.begin(), grid_.k.end()) {}
 
 absl::StatusOr<SelectionTable> SelectionTable::Parse(absl::string_view text) {
   Lines lines(text);
@@ -169,7 +181,7 @@ absl::StatusOr<SelectionTable> SelectionTable::Parse(absl::string_view text) {
       for (const int64_t n : grid->n) {
         absl::string_view line = lines.Next();
         const std::string start = absl::StrCat(
-            ClassName(SelectionClass::OfIndex(c)), " ", m, " ", n, ": ");
+            SelectionClass::OfIndex(c).Name(), " ", m, " ", n, ": ");
         if (!absl::ConsumePrefix(&line, start)) {
           return lines.Error(absl::StrCat("\"", start, "...\""));
         }
@@ -202,8 +214,8 @@ std::string SelectionTable::ToText() const {
   for (int c = 0; c < SelectionClass::kCount; ++c) {
     for (const int64_t m : grid_.m) {
       for (const int64_t n : grid_.n) {
-        absl::StrAppend(&text, ClassName(SelectionClass::OfIndex(c)), " ", m,
-                        " ", n, ":");
+        absl::StrAppend(&text, SelectionClass::OfIndex(c).Name(), " ", m, " ",
+                        n, ":");
         for (size_t k = 0; k < grid_.k.size(); ++k) {
           if (k > 0) absl::StrAppend(&text, " |");
           for (size_t i = 0; i < kernels_.size(); ++i, ++next) {
@@ -221,21 +233,30 @@ std::string SelectionTable::ToText() const {
   return text;
 }
 
-const float* SelectionTable::Times(int class_index, size_t m, size_t n,
-                                   size_t k) const {
+std::span<const float> SelectionTable::Times(int class_index, size_t m,
+                                             size_t n, size_t k) const {
   const size_t point =
       ((class_index * grid_.m.size() + m) * grid_.n.size() + n) *
           grid_.k.size() +
       k;
-  return us_.data() + point * kernels_.size();
+  return std::span(us_).subspan(point * kernels_.size(), kernels_.size());
+}
+
+std::span<const float> SelectionTable::Measured(SelectionClass c, int64_t m,
+                                                int64_t n, int64_t k) const {
+  const auto index = [](const std::vector<int64_t>& sizes, int64_t size) {
+    return static_cast<size_t>(std::ranges::find(sizes, size) - sizes.begin());
+  };
+  return Times(c.index(), index(grid_.m, m), index(grid_.n, n),
+               index(grid_.k, k));
 }
 
 void SelectionTable::Predict(const SgemmArgs& args,
                              std::span<double> us) const {
   const int c = ClassOf(args).index();
-  const Place m = PlaceOf(InTiles(args.shape.m), grid_.m);
-  const Place n = PlaceOf(InTiles(args.shape.n), grid_.n);
-  const Place k = PlaceOf(static_cast<double>(args.shape.k), grid_.k);
+  const Place m = PlaceOf(InTiles(args.shape.m), places_m_);
+  const Place n = PlaceOf(InTiles(args.shape.n), places_n_);
+  const Place k = PlaceOf(static_cast<double>(args.shape.k), places_k_);
   std::ranges::fill(us, 0.0);
   for (int corner = 0; corner < 8; ++corner) {
     const size_t dm = corner & 1;
@@ -246,7 +267,7 @@ void SelectionTable::Predict(const SgemmArgs& args,
                           (dk == 1 ? k.share : 1 - k.share);
     // A corner that does not count may be unknown.
     if (weight == 0) continue;
-    const float* times = Times(c, m.at + dm, n.at + dn, k.at + dk);
+    const auto times = Times(c, m.at + dm, n.at + dn, k.at + dk);
     for (size_t i = 0; i < kernels_.size(); ++i) {
       us[i] += std::isinf(times[i]) ? kUnknown : weight * times[i];
     }

@@ -40,6 +40,7 @@ struct SelectionClass {
   static SelectionClass OfIndex(int index) {
     return {(index & 1) != 0, (index & 2) != 0, (index & 4) == 0};
   }
+  std::string Name() const;  // "NT aligned"
 };
 SelectionClass ClassOf(const SgemmArgs& args);
 
@@ -85,22 +86,32 @@ class SelectionTable {
   const SelectionGrid& grid() const { return grid_; }
   const std::vector<std::string>& kernels() const { return kernels_; }
 
+  // The times at a shape of the grid, in the order of kernels().
+  std::span<const float> Measured(SelectionClass c, int64_t m, int64_t n,
+                                  int64_t k) const;
+
   // Microseconds that each kernel should take for the request, in the order of
   // kernels(); infinity where the table does not know. Follows from shape,
   // leading dimensions and alignment alone.
   //
   // Between the shapes measured, times are interpolated linearly in m, n and k,
   // beyond the largest they are continued, below the smallest they stay. m and
-  // n count in whole tiles (kTile), as most kernels compute them.
+  // n count in whole tiles (kTile), as most kernels compute them, the grid's
+  // too, unless two of its sizes would be one.
   void Predict(const SgemmArgs& args, std::span<double> us) const;
 
  private:
-  const float* Times(int class_index, size_t m, size_t n, size_t k) const;
+  std::span<const float> Times(int class_index, size_t m, size_t n,
+                               size_t k) const;
 
   SelectionStamp stamp_;
   SelectionGrid grid_;
   std::vector<std::string> kernels_;
   std::vector<float> us_;
+  // Where the grid's sizes lie.
+  std::vector<double> places_m_;
+  std::vector<double> places_n_;
+  std::vector<double> places_k_;
 };
 
 // The table that ships with the project for that GPU; null where

@@ -1,6 +1,7 @@
 #include "kernels/tuning.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -14,26 +15,10 @@ namespace {
 
 constexpr float kUnknown = std::numeric_limits<float>::infinity();
 
-// What a measurement says of a kernel: a time, that there is none for this
-// product, or that tuning cannot go on.
-absl::StatusOr<float> TimeOrUnknown(const SgemmKernel& kernel,
-                                    const SgemmArgs& args, TuningDevice& device,
-                                    const TuningProgress& progress) {
-  const auto us = device.Microseconds(kernel, args, ProductsOf(args));
-  if (us.ok()) return static_cast<float>(*us);
-  if (absl::IsDataLoss(us.status())) {
-    const GemmShape& s = args.shape;
-    progress(0, 0,
-             absl::StrCat(kernel.info().name, " at ", s.m, " x ", s.n, " x ",
-                          s.k, ": ", us.status().message()));
-    return kUnknown;
-  }
-  if (absl::IsFailedPrecondition(us.status()) ||
-      absl::IsResourceExhausted(us.status())) {
-    return kUnknown;
-  }
-  return us.status();
-}
+// The first steps of the ladder are there to be read: a later one is always
+// faster, and they would take most of the time.
+constexpr std::array<absl::string_view, 2> kNotMeasured = {"naive",
+                                                           "block_tiled"};
 
 // The line of a class, m and n: for each k a time of each kernel.
 absl::Status MeasureLine(const std::vector<const SgemmKernel*>& kernels,
@@ -50,7 +35,7 @@ absl::Status MeasureLine(const std::vector<const SgemmKernel*>& kernels,
     for (size_t i = 0; i < kernels.size(); ++i) {
       us.push_back(kUnknown);
       if (dropped[i]) continue;
-      const auto time = TimeOrUnknown(*kernels[i], args, device, progress);
+      const auto time = MeasureForTable(*kernels[i], args, device, progress);
       if (!time.ok()) return time.status();
       us.back() = *time;
       best = std::min(best, *time);
@@ -58,7 +43,8 @@ absl::Status MeasureLine(const std::vector<const SgemmKernel*>& kernels,
     for (size_t i = 0; i < kernels.size(); ++i) {
       if (std::isinf(us[first + i])) continue;
       const float now = us[first + i] / best;
-      dropped[i] = behind[i] > kFarBehind && now >= behind[i];
+      dropped[i] = behind[i] > kFarBehind && now >= behind[i] &&
+                   us[first + i] > kWorthDroppingUs;
       behind[i] = now;
     }
   }
@@ -66,6 +52,26 @@ absl::Status MeasureLine(const std::vector<const SgemmKernel*>& kernels,
 }
 
 }  // namespace
+
+absl::StatusOr<float> MeasureForTable(const SgemmKernel& kernel,
+                                      const SgemmArgs& args,
+                                      TuningDevice& device,
+                                      const TuningProgress& progress) {
+  const auto us = device.Microseconds(kernel, args, ProductsOf(args));
+  if (us.ok()) return static_cast<float>(*us);
+  if (absl::IsDataLoss(us.status())) {
+    const GemmShape& s = args.shape;
+    progress(0, 0,
+             absl::StrCat(kernel.info().name, " at ", s.m, " x ", s.n, " x ",
+                          s.k, ": ", us.status().message()));
+    return kUnknown;
+  }
+  if (absl::IsFailedPrecondition(us.status()) ||
+      absl::IsResourceExhausted(us.status())) {
+    return kUnknown;
+  }
+  return us.status();
+}
 
 SelectionGrid DefaultSelectionGrid() {
   return {.m = {1, 16, 64, 192, 448, 1008, 2544, 8176},
@@ -98,7 +104,8 @@ absl::StatusOr<SelectionTable> Tune(const KernelRegistry& registry,
   std::vector<const SgemmKernel*> kernels;
   std::vector<std::string> names;
   for (const KernelEntry& entry : registry.entries()) {
-    if (entry.kernel == nullptr || entry.info.space != MemorySpace::kDevice) {
+    if (entry.kernel == nullptr || entry.info.space != MemorySpace::kDevice ||
+        std::ranges::count(kNotMeasured, entry.info.name) > 0) {
       continue;
     }
     kernels.push_back(entry.kernel.get());
@@ -118,10 +125,7 @@ absl::StatusOr<SelectionTable> Tune(const KernelRegistry& registry,
         absl::Status status =
             MeasureLine(kernels, c, m, n, grid.k, device, progress, us);
         if (!status.ok()) return status;
-        progress(
-            ++done, lines,
-            absl::StrCat(c.transpose_a ? "T" : "N", c.transpose_b ? "T" : "N",
-                         c.aligned ? " aligned " : " unaligned ", m, " x ", n));
+        progress(++done, lines, absl::StrCat(c.Name(), " ", m, " x ", n));
       }
     }
   }

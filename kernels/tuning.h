@@ -31,10 +31,20 @@ using TuningProgress =
 // launch's cost more than anything else; one where it would be all the same.
 int ProductsOf(const SgemmArgs& args);
 
-// Measures every kernel of the device's space over `grid`. A kernel that does
-// not support a product or errs is unknown there; so is one that at two k
-// running took kFarBehind times as long as the best, and was no nearer at the
-// second, which saves most of the time. An error of `device` beyond that ends
+// Microseconds of a kernel for a product like `args`; infinity where it does
+// not support it or errs (then `progress` is told). An error of `device` beyond
+// that means that tuning cannot go on.
+absl::StatusOr<float> MeasureForTable(const SgemmKernel& kernel,
+                                      const SgemmArgs& args,
+                                      TuningDevice& device,
+                                      const TuningProgress& progress);
+
+// Measures the kernels of the device's space over `grid`, but for the first
+// steps of the ladder, which are never ahead. A kernel that does not support a
+// product or errs is unknown there; so is one that at two k running took
+// kFarBehind times as long as the best, and was no nearer at the second, which
+// saves most of the time, unless it is over so soon that little is saved
+// (libraries have paths for a long k). An error of `device` beyond that ends
 // it: no table is better than half of one. FAILED_PRECONDITION if no kernel can
 // run.
 absl::StatusOr<SelectionTable> Tune(const KernelRegistry& registry,
@@ -43,5 +53,6 @@ absl::StatusOr<SelectionTable> Tune(const KernelRegistry& registry,
                                     const SelectionGrid& grid,
                                     const TuningProgress& progress);
 constexpr double kFarBehind = 2.5;
+constexpr double kWorthDroppingUs = 20;
 
 }  // namespace gemmd

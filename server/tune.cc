@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/refining.h"
 #include "kernels/selection_cache.h"
-#include "kernels/tuning.h"
 #include "kernels/tuning_device.h"
 #include "server/observe/build_info.h"
 #include "server/observe/logging.h"
@@ -40,11 +40,11 @@ absl::Status RunTune(const ServerOptions& options, std::ostream& progress) {
            << stamp->driver << ", CUDA " << stamp->cuda << ", cuBLAS "
            << stamp->cublas << ")" << std::endl;
   const auto table =
-      Tune(registry, **device, *stamp, DefaultSelectionGrid(),
-           [&progress](int done, int of, absl::string_view what) {
-             if (of > 0) progress << "[" << done << "/" << of << "] ";
-             progress << what << std::endl;
-           });
+      TuneFinely(registry, **device, *stamp,
+                 [&progress](int done, int of, absl::string_view what) {
+                   if (of > 0) progress << "[" << done << "/" << of << "] ";
+                   progress << what << std::endl;
+                 });
   if (!table.ok()) return table.status();
   absl::Status status = WriteSelectionCache(options.selection_cache, *table);
   if (status.ok()) {

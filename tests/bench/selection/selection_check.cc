@@ -1,17 +1,17 @@
 // selection_check: how good `auto` is on shapes that it was not tuned on.
 //
-//   selection_check [--shapes 200] [--seed N] [--table FILE] [--output FILE]
-//                   [--tune --build NAME]
+//   selection_check [--shapes 200] [--seed N]... [--table FILE]
+//                   [--output FILE] [--tune --build NAME]
 //
 // With --tune the table is measured first, as `gemmd --tune` does it, and
 // written to FILE: so tables/ is made.
 //
 // Draws random shapes, measures every kernel on each, and compares the one that
 // `auto` takes with the fastest, for PRECISION_FP32 and for
-// PRECISION_FP32_EMULATED. Prints a row for each shape and precision, then the
-// share of shapes on which `auto` is within 3 % of the fastest. It measures as
-// tuning does (small products four in a launch; ProductsOf) or, with --alone,
-// one product in a launch.
+// PRECISION_FP32_EMULATED. Gives, for each sample, the share of shapes on which
+// `auto` is within 3 % of the fastest, then a row for each shape and precision.
+// It measures as tuning does (small products four in a launch; ProductsOf) or,
+// with --alone, one product in a launch.
 //
 // Shapes: m is log-uniform in 1 .. 8192, n and k in 16 .. 8192; in one half all
 // three are rounded up to multiples of 16; each of the four transposes alike;
@@ -30,6 +30,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/refining.h"
 #include "kernels/registry.h"
 #include "kernels/selection.h"
 #include "kernels/selection_cache.h"
@@ -44,7 +45,7 @@ constexpr double kTolerance = 1.03;
 
 struct Options {
   int shapes = 200;
-  uint32_t seed = 4;
+  std::vector<uint32_t> seeds = {4};  // a sample for each
   std::string table;
   std::string output;
   bool tune = false;
@@ -67,6 +68,10 @@ GemmShape RandomShape(std::mt19937& random) {
   return s;
 }
 
+bool IsFirstStep(const std::string& name) {
+  return name == "naive" || name == "block_tiled" || name == "conflict_free";
+}
+
 struct Measured {
   const SgemmKernel* kernel;
   double us;
@@ -86,8 +91,9 @@ class SelectionCheck {
       if (entry.kernel == nullptr || entry.info.space != MemorySpace::kDevice) {
         continue;
       }
-      // The ladder's first steps take seconds where others take milliseconds.
-      if (s.flops() > 1e9 && entry.info.name == "naive") continue;
+      // The ladder's first steps take seconds where others take milliseconds,
+      // and are never the fastest there.
+      if (s.flops() > 1e9 && IsFirstStep(entry.info.name)) continue;
       const auto us = device_.Microseconds(*entry.kernel, args,
                                            alone_ ? 1 : ProductsOf(args));
       if (us.ok()) {
@@ -146,7 +152,6 @@ class SelectionCheck {
         emulated == 1 ? "FP32_EMULATED" : "FP32", s.m, s.n, s.k,
         s.transpose_a ? "T" : "N", s.transpose_b ? "T" : "N",
         (*chosen)->info().name, ratio, best->kernel->info().name, others);
-    std::fputs(row.c_str(), stdout);
     rows_ += row;
     return absl::OkStatus();
   }
@@ -169,11 +174,14 @@ absl::Status TuneInto(const Options& options, const KernelRegistry& registry,
                       TuningDevice& device) {
   const auto stamp = DeviceStamp(options.build);
   if (!stamp.ok()) return stamp.status();
-  const auto table =
-      Tune(registry, device, *stamp, DefaultSelectionGrid(),
-           [](int done, int of, absl::string_view what) {
-             absl::FPrintF(stderr, "[%d/%d] %s\n", done, of, what);
-           });
+  const auto table = TuneFinely(
+      registry, device, *stamp, [](int done, int of, absl::string_view what) {
+        // A line for each class, and one for what is wrong.
+        if (of > 0 && done % (of / SelectionClass::kCount) != 0) {
+          return;
+        }
+        absl::FPrintF(stderr, "[%d/%d] %s\n", done, of, what);
+      });
   if (!table.ok()) return table.status();
   return WriteSelectionCache(options.table, *table);
 }
@@ -194,24 +202,32 @@ int Run(const Options& options, const std::string& command) {
     registry.UseTable(
         std::make_shared<const SelectionTable>(*std::move(table)));
   }
-  SelectionCheck check(registry, **device, options.alone);
-  std::mt19937 random(options.seed);
-  for (int i = 0; i < options.shapes; ++i) {
-    const absl::Status status = check.Check(RandomShape(random), i + 1);
-    if (!status.ok()) return Fail(status);
-  }
   const auto stamp = DeviceStamp("");
+  if (!stamp.ok()) return Fail(stamp.status());
+  std::string report;
+  for (const uint32_t seed : options.seeds) {
+    SelectionCheck check(registry, **device, options.alone);
+    std::mt19937 random(seed);
+    for (int i = 0; i < options.shapes; ++i) {
+      const absl::Status status = check.Check(RandomShape(random), i + 1);
+      if (!status.ok()) return Fail(status);
+    }
+    absl::StrAppend(&report, "# seed ", seed, "\n", check.Summary(),
+                    check.rows());
+    std::cout << "# seed " << seed << "\n" << check.Summary();
+  }
   const std::string head = absl::StrCat(
       "# ", command, "\n# ", stamp->gpu, ", driver ", stamp->driver, ", CUDA ",
       stamp->cuda, ", cuBLAS ", stamp->cublas, "; table of build ",
       registry.table() == nullptr ? "none" : registry.table()->stamp().build,
-      "\n", check.Summary(),
-      "# number, precision, m, n, k, transposes, what auto takes and how much "
+      "\n# number, precision, m, n, k, transposes, what auto takes and how "
+      "much "
       "slower that is than the fastest; microseconds of each kernel\n");
-  std::cout << head;
-  if (!options.output.empty()) {
+  if (options.output.empty()) {
+    std::cout << head << report;
+  } else {
     std::ofstream file(options.output);
-    file << head << check.rows();
+    file << head << report;
     file.close();
     if (!file) return Fail(absl::InternalError("cannot write the output"));
   }
@@ -225,7 +241,7 @@ int main(int argc, char** argv) {
   CLI::App app("Compares what auto takes with the fastest kernel");
   gemmd::Options options;
   app.add_option("--shapes", options.shapes, "how many")->capture_default_str();
-  app.add_option("--seed", options.seed, "of the shapes")
+  app.add_option("--seed", options.seeds, "of the shapes; a sample for each")
       ->capture_default_str();
   app.add_option("--table", options.table,
                  "a selection table (default: what ships for the device)");

@@ -9,33 +9,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/kernels/fake_tuning_device.h"
 #include "tests/unit/kernels/named_kernel.h"
 
 namespace gemmd {
 namespace {
 
 using testing::HasSubstr;
-
-// Answers from a function instead of measuring.
-class FakeDevice : public TuningDevice {
- public:
-  absl::StatusOr<double> Microseconds(const SgemmKernel& kernel,
-                                      const SgemmArgs& like,
-                                      int products) override {
-    EXPECT_EQ(products, ProductsOf(like));
-    const std::string& name = kernel.info().name;
-    ++measured[name];
-    absl::Status supported = kernel.Supports(like);
-    if (!supported.ok()) return supported;
-    return answer(name, like);
-  }
-
-  std::function<absl::StatusOr<double>(const std::string&, const SgemmArgs&)>
-      answer = [](const std::string&, const SgemmArgs& like) {
-        return like.shape.flops();
-      };
-  std::map<std::string, int> measured;
-};
 
 class TuneTest : public testing::Test {
  protected:
@@ -64,7 +44,7 @@ class TuneTest : public testing::Test {
 
   const SelectionGrid grid_ = {.m = {16, 64}, .n = {16, 64}, .k = {8, 32, 64}};
   std::vector<KernelEntry> entries_;
-  FakeDevice device_;
+  FakeTuningDevice device_;
   std::vector<std::string> progress_;
 };
 
@@ -134,6 +114,27 @@ TEST_F(TuneTest, DoesNotWaitForWhatIsFarBehind) {
   EXPECT_EQ(device_.measured["slow"], device_.measured["quick"] / 3 * 2);
   EXPECT_EQ(Predicted(*table, ArgsOf({}, 16, 16, 32), 1), 1000.0);
   EXPECT_TRUE(std::isinf(Predicted(*table, ArgsOf({}, 16, 16, 64), 1)));
+}
+
+// What is over at once costs little to measure, and may have another way to
+// compute what comes later.
+TEST_F(TuneTest, WaitsForWhatIsShort) {
+  Add("quick");
+  Add("short");
+  device_.answer = [](const std::string& name, const SgemmArgs&) {
+    return name == "short" ? kWorthDroppingUs : 1.0;
+  };
+  const auto table = Run();
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(Predicted(*table, ArgsOf({}, 16, 16, 64), 1), kWorthDroppingUs);
+}
+
+TEST_F(TuneTest, LeavesTheFirstStepsOfTheLadderOut) {
+  Add("naive");
+  Add("one");
+  const auto table = Run();
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->kernels(), std::vector<std::string>{"one"});
 }
 
 TEST_F(TuneTest, WaitsForWhatCatchesUp) {
