@@ -15,6 +15,7 @@
 #include "server/monotonic_time.h"
 #include "server/mutex.h"
 #include "server/observe/device_sampler.h"
+#include "server/observe/event_log.h"
 #include "server/observe/http_server.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
@@ -143,8 +144,11 @@ absl::Status GemmServer::Start(BackendFactory make_backend) {
 
 // What can be wrong with files is said before devices warm up.
 absl::Status GemmServer::StartAccess() {
-  absl::Status status = CheckTlsFiles(TlsFilesOf(options_), absl::Now());
-  if (!status.ok() || options_.auth_token_file.empty()) return status;
+  if (const TlsFiles files = TlsFilesOf(options_); files.any()) {
+    absl::Status status = ReadTlsFiles(files, absl::Now()).status();
+    if (!status.ok()) return status;
+  }
+  if (options_.auth_token_file.empty()) return absl::OkStatus();
   auto access = AccessFile::Open(options_.auth_token_file);
   if (!access.ok()) {
     return absl::InvalidArgumentError(

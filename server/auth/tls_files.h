@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 namespace gemmd {
@@ -23,10 +24,20 @@ struct TlsFiles {
   }
 };
 
-// OK where a server can be made of them at `now`. INVALID_ARGUMENT, naming the
-// flag, the file and what is wrong: one given without the other, unreadable, no
-// PEM of its kind, a key of another certificate, a certificate that is not
-// valid yet or any more.
-absl::Status CheckTlsFiles(const TlsFiles& files, absl::Time now);
+// What they hold, in PEM; client_ca is empty where there is none.
+struct TlsContents {
+  std::string certificate;
+  std::string key;
+  std::string client_ca;
+
+  friend bool operator==(const TlsContents&, const TlsContents&) = default;
+};
+
+// Reads each file once and judges what it has read: what is returned is a
+// server's that can be made of it at `now`. INVALID_ARGUMENT, naming the flag,
+// the file and what is wrong: one given without the other, unreadable, no PEM
+// of its kind, a key of another certificate, a certificate that is not valid
+// yet or any more. Needs: files.any().
+absl::StatusOr<TlsContents> ReadTlsFiles(const TlsFiles& files, absl::Time now);
 
 }  // namespace gemmd

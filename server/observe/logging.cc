@@ -5,21 +5,17 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <span>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "server/monotonic_time.h"
-#include "server/mutex.h"
 
 namespace gemmd {
 namespace {
@@ -99,10 +95,6 @@ Writer& TheWriter() {
   return *writer;
 }
 
-bool IsOn(LogLevel level) {
-  return TheWriter().logger->should_log(ToSpdlog(level));
-}
-
 // The inside of a JSON string.
 std::string Escape(absl::string_view text) {
   return OneLine(absl::StrReplaceAll(text, {{"\"", "\\\""}, {"\\", "\\\\"}}));
@@ -133,32 +125,6 @@ std::string Compose(absl::string_view message,
   return line;
 }
 
-// Lets so many lines a second through and counts the rest.
-class LineLimit {
- public:
-  // True: write, saying that `*left_out` lines were not.
-  bool Allow(MonotonicTime now, int* left_out) {
-    MutexLock lock(&mu_);
-    if (now - second_ >= std::chrono::seconds(1)) {
-      second_ = now;
-      written_ = 0;
-    }
-    if (written_ >= kFailedRequestLines) {
-      ++left_out_;
-      return false;
-    }
-    ++written_;
-    *left_out = std::exchange(left_out_, 0);
-    return true;
-  }
-
- private:
-  Mutex mu_;
-  MonotonicTime second_ ABSL_GUARDED_BY(mu_){};
-  int written_ ABSL_GUARDED_BY(mu_) = 0;
-  int left_out_ ABSL_GUARDED_BY(mu_) = 0;
-};
-
 void Post(LogLevel level, absl::string_view message,
           std::span<const LogField> fields) {
   Writer& writer = TheWriter();
@@ -166,29 +132,6 @@ void Post(LogLevel level, absl::string_view message,
   writer.posted.fetch_add(1);
   writer.logger->log(spdlog::source_loc{}, ToSpdlog(level),
                      spdlog::string_view_t(line.data(), line.size()));
-}
-
-void Write(LogLevel level, absl::string_view message,
-           std::span<const LogField> fields) {
-  if (!IsOn(level)) return;
-  Writer& writer = TheWriter();
-  const size_t lost = writer.pool->overrun_counter();
-  if (const size_t told = writer.lost_told.exchange(lost); lost > told) {
-    const LogField count{"lines", absl::StrCat(lost - told)};
-    Post(LogLevel::kWarn, "log lines lost: stderr was not read", {&count, 1});
-  }
-  Post(level, message, fields);
-}
-
-// Lines of one kind, at most kFailedRequestLines a second.
-void WriteLimited(LineLimit* limit, LogLevel level, absl::string_view message,
-                  const std::function<std::vector<LogField>()>& fields) {
-  int left_out = 0;
-  if (!IsOn(level) || !limit->Allow(MonotonicClock::now(), &left_out)) return;
-  std::vector<LogField> all = fields();
-  std::erase_if(all, [](const LogField& field) { return field.value.empty(); });
-  if (left_out > 0) all.push_back({"left_out_before", absl::StrCat(left_out)});
-  Write(level, message, all);
 }
 
 }  // namespace
@@ -250,49 +193,25 @@ bool FlushLog(std::chrono::milliseconds timeout) {
   return true;
 }
 
+bool IsLogOn(LogLevel level) {
+  return TheWriter().logger->should_log(ToSpdlog(level));
+}
+
+void Log(LogLevel level, absl::string_view message,
+         std::span<const LogField> fields) {
+  if (!IsLogOn(level)) return;
+  Writer& writer = TheWriter();
+  const size_t lost = writer.pool->overrun_counter();
+  if (const size_t told = writer.lost_told.exchange(lost); lost > told) {
+    const LogField count{"lines", absl::StrCat(lost - told)};
+    Post(LogLevel::kWarn, "log lines lost: stderr was not read", {&count, 1});
+  }
+  Post(level, message, fields);
+}
+
 void Log(LogLevel level, absl::string_view message,
          std::initializer_list<LogField> fields) {
-  Write(level, message, {fields.begin(), fields.size()});
-}
-
-void LogFailedRequest(const FailedRequest& request,
-                      const absl::Status& status) {
-  const bool ours = status.code() == absl::StatusCode::kInternal ||
-                    status.code() == absl::StatusCode::kUnknown ||
-                    status.code() == absl::StatusCode::kDataLoss;
-  const LogLevel level = ours ? LogLevel::kError : LogLevel::kInfo;
-  // Apart, so that refusals cannot crowd out a fault.
-  static auto* limits = new std::array<LineLimit, 2>;
-  WriteLimited(&(*limits)[ours], level, "request failed", [&] {
-    return std::vector<LogField>{
-        {"method", std::string(request.method)},
-        {"code", absl::StatusCodeToString(status.code())},
-        {"error", std::string(status.message())},
-        {"seconds", absl::StrFormat("%.6f", request.seconds)},
-        {"client", request.client},
-        {"request_id", request.request_id},
-        {"shape", request.shape},
-        {"kernel", request.kernel}};
-  });
-}
-
-void LogGrpc(LogLevel level, absl::string_view detail, absl::string_view at) {
-  // Apart, so that debug lines cannot crowd out errors.
-  static auto* limits = new std::array<LineLimit, 2>;
-  WriteLimited(&(*limits)[level >= LogLevel::kWarn], level, "grpc", [&] {
-    return std::vector<LogField>{{"detail", std::string(detail)},
-                                 {"at", std::string(at)}};
-  });
-}
-
-void LogFailedLaunch(absl::string_view kernel, int device,
-                     const absl::Status& status) {
-  static auto* limit = new LineLimit;
-  WriteLimited(limit, LogLevel::kError, "launch failed", [&] {
-    return std::vector<LogField>{{"kernel", std::string(kernel)},
-                                 {"device", absl::StrCat(device)},
-                                 {"error", std::string(status.message())}};
-  });
+  Log(level, message, std::span(fields.begin(), fields.size()));
 }
 
 }  // namespace gemmd

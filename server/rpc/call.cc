@@ -7,6 +7,7 @@
 #include "server/rpc/caller.h"
 #include "server/rpc/client_status.h"
 #include "server/rpc/deadline.h"
+#include "server/rpc/trace_context.h"
 
 namespace gemmd {
 
@@ -75,11 +76,12 @@ void Call::Finished(bool ok) {
   metrics.CallCompleted(method_, code_, seconds);
   metrics.MessageSizes(method_, request_bytes_, answer_bytes_);
   // A watch has no other end than its client's or the server's.
-  if (!status_.ok() && method_ != Method::kHealthWatch) {
-    FailedRequest request{
+  if (IsRequestLogged(status_) && method_ != Method::kHealthWatch) {
+    EndedRequest request{
         .method = MethodName(method_), .client = client_, .seconds = seconds};
-    DescribeFailure(&request);
-    LogFailedRequest(request, status_);
+    DescribeEnd(&request);
+    AddTraceContext(context_, &request);
+    LogRequest(request, status_);
   }
   EventOver();
 }

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "server/auth/roles.h"
 #include "server/monotonic_time.h"
-#include "server/observe/logging.h"
+#include "server/observe/event_log.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/call_environment.h"
 #include "server/rpc/completion_loop.h"
@@ -68,9 +68,9 @@ class Call {
   // posted, now or later.
   virtual void Cancelled(const absl::Status& why) {}
 
-  // Adds what the log should tell of a call that failed. After its end, on the
-  // polling thread.
-  virtual void DescribeFailure(FailedRequest* request) {}
+  // Adds what the log should tell of the call. After its end, on the polling
+  // thread.
+  virtual void DescribeEnd(EndedRequest* request) {}
 
   // Who calls, if they may do what `wanted` says: to be asked before anything
   // is done for them. UNAUTHENTICATED, PERMISSION_DENIED, or INVALID_ARGUMENT

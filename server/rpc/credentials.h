@@ -12,12 +12,11 @@
 namespace gemmd {
 
 // Plaintext where `files` are none; else TLS 1.2 and later, with a client
-// certificate required and verified when files.client_ca is there. The files
-// are looked at every two seconds, and new connections get what is there then;
-// connections that exist stay. A certificate and its key change together where
-// both lie in a folder that is reached by a link which is swapped (as
-// Kubernetes does); while they do not fit, new connections fail.
-// INVALID_ARGUMENT as CheckTlsFiles.
+// certificate required and verified when files.client_ca is there. A new
+// connection gets what is in the files then (see TlsRotation); connections that
+// exist stay. INVALID_ARGUMENT as ReadTlsFiles.
+//
+// The credentials must live as long as the server that has a port of theirs.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsFiles& files);
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/observe/event_log.h"
 #include "server/observe/logging.h"
 
 namespace gemmd {

@@ -166,6 +166,7 @@ class RpcServerImpl final : public RpcServer {
   CallEnvironment environment_;
   std::unique_ptr<RegionSocket> region_socket_;
   int port_ = 0;
+  std::shared_ptr<grpc::ServerCredentials> credentials_;  // as long as server_
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<CompletionLoop>> loops_;
   bool shut_down_ = false;
@@ -195,7 +196,8 @@ absl::Status RpcServerImpl::Open() {
   if (!options.listen.empty()) {
     auto credentials = MakeServerCredentials(options.tls);
     if (!credentials.ok()) return credentials.status();
-    builder.AddListeningPort(options.listen, *credentials, &port_);
+    credentials_ = *std::move(credentials);
+    builder.AddListeningPort(options.listen, credentials_, &port_);
   }
   if (!options.unix_socket.empty()) {
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket),

@@ -31,7 +31,7 @@ class SgemmCall final : public ReceivedCall {
   void Received() override;
   void NotReceived(const absl::Status& why) override;
   void Cancelled(const absl::Status& why) override;
-  void DescribeFailure(FailedRequest* request) override;
+  void DescribeEnd(EndedRequest* request) override { product_.Describe(request); }
 
   void Handle();
   absl::Status Start();
@@ -107,10 +107,6 @@ absl::Status SgemmCall::Start() {
 }
 
 void SgemmCall::Cancelled(const absl::Status& why) { product_.Cancel(why); }
-
-void SgemmCall::DescribeFailure(FailedRequest* request) {
-  product_.Describe(request);
-}
 
 }  // namespace
 

@@ -234,6 +234,11 @@ void SgemmProduct::Cancel(const absl::Status& why) {
 }
 
 void SgemmProduct::OnTaskDone(TaskResult result) {
+  if (result.ran) {
+    run_ = {.device = result.device,
+            .batch_size = result.batch_size,
+            .seconds = result.seconds};
+  }
   if (!result.status.ok()) return End(result.status);
   const MonotonicTime start = MonotonicClock::now();
   if (output_ != nullptr) {
@@ -246,7 +251,8 @@ void SgemmProduct::OnTaskDone(TaskResult result) {
        .kernel = kernel_->info(),
        .matrix_id = output_id_},
       std::move(result), std::move(ticket_), start, &environment_->answers);
-  RecordStages(seconds, Seconds(MonotonicClock::now() - start),
+  run_->encode_seconds = Seconds(MonotonicClock::now() - start);
+  RecordStages(seconds, run_->encode_seconds,
                *environment_->dependencies.metrics);
   End(std::move(answer));
 }
@@ -267,13 +273,14 @@ void SgemmProduct::End(absl::StatusOr<EncodedAnswer> answer) {
   std::move(done)(std::move(answer));
 }
 
-void SgemmProduct::Describe(FailedRequest* request) const {
+void SgemmProduct::Describe(EndedRequest* request) const {
   request->request_id = plan_.request_id;
   if (planned_) {
     const GemmShape& shape = plan_.shape;
     request->shape = absl::StrCat(shape.m, "x", shape.n, "x", shape.k);
   }
   if (kernel_ != nullptr) request->kernel = kernel_->info().name;
+  request->run = run_;
 }
 
 }  // namespace gemmd

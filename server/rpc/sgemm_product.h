@@ -12,7 +12,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/observe/logging.h"
+#include "server/observe/event_log.h"
 #include "server/rpc/call_environment.h"
 #include "server/rpc/sgemm_encoder.h"
 #include "server/rpc/sgemm_fields.h"
@@ -65,7 +65,7 @@ class SgemmProduct {
   void Cancel(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Adds what is known of the product. After its end.
-  void Describe(FailedRequest* request) const;
+  void Describe(EndedRequest* request) const;
 
  private:
   absl::StatusOr<TaskSpec> Stage(const SgemmOrigin& origin,
@@ -111,6 +111,7 @@ class SgemmProduct {
   std::vector<std::shared_ptr<ResidentMatrix>> operands_;  // resident ones
   std::unique_ptr<PendingOutput> output_;
   std::string output_id_;
+  std::optional<EndedRequest::Run> run_;  // for the log
   std::atomic<int> placing_{0};  // copies under way, and one for their start
 
   mutable Mutex mu_;

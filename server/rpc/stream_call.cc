@@ -24,6 +24,7 @@
 #include "server/rpc/sgemm_encoder.h"
 #include "server/rpc/sgemm_task.h"
 #include "server/rpc/stream_items.h"
+#include "server/rpc/trace_context.h"
 
 namespace gemmd {
 namespace {
@@ -77,6 +78,7 @@ class StreamCall final : public Call, private OpenStream {
   void Discard(StreamItem* item) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAnswer(StreamItem* item, absl::StatusOr<EncodedAnswer> answer);
   void AnswerError(StreamItem* item, const absl::Status& status);
+  void LogItem(const StreamItem& item, const absl::Status& status);
   void QueueAnswer(StreamItem* item, const ByteBuffer& message)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -225,6 +227,7 @@ void StreamCall::OnAnswer(StreamItem* item,
                           absl::StatusOr<EncodedAnswer> answer) {
   environment().inflight.Add(-1);
   if (!answer.ok()) return AnswerError(item, answer.status());
+  LogItem(*item, absl::OkStatus());
   QueueAnswer(item, ToStreamMessage(item->sequence, *answer));
 }
 
@@ -232,13 +235,19 @@ void StreamCall::AnswerError(StreamItem* item, const absl::Status& status) {
   if (!item->started) {
     CountShed(status, *environment().dependencies.metrics);
   }
-  FailedRequest failed{
-      .method = MethodName(Method::kSgemmStream),
-      .seconds = Seconds(MonotonicClock::now() - item->arrival)};
-  failed.client = client();
-  item->product.Describe(&failed);
-  LogFailedRequest(failed, status);
+  LogItem(*item, status);
   QueueAnswer(item, ErrorMessage(item->sequence, status));
+}
+
+void StreamCall::LogItem(const StreamItem& item, const absl::Status& status) {
+  if (!IsRequestLogged(status)) return;
+  EndedRequest request{
+      .method = MethodName(Method::kSgemmStream),
+      .client = client(),
+      .seconds = Seconds(MonotonicClock::now() - item.arrival)};
+  item.product.Describe(&request);
+  AddTraceContext(context(), &request);
+  LogRequest(request, status);
 }
 
 void StreamCall::QueueAnswer(StreamItem* item, const ByteBuffer& message) {

@@ -71,6 +71,7 @@ void Task::Finish(absl::Status status, const StageSeconds& seconds, int device,
   if (status.ok()) result.output = std::move(spec_.output);
   result.status = std::move(status);
   result.seconds = seconds;
+  result.ran = true;
   result.device = device;
   result.batch_size = batch_size;
   End(std::move(result));

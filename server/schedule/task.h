@@ -83,6 +83,8 @@ struct TaskResult {
   // C, packed; empty unless status is OK, and where C went elsewhere.
   StagingBuffer output;
   StageSeconds seconds;
+  // Whether a device had it, which, and with how many in all.
+  bool ran = false;
   int device = 0;
   int batch_size = 1;
 };

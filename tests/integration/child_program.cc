@@ -83,6 +83,18 @@ std::vector<std::string> ChildProgram::ReadLines(int count) {
   return absl::StrSplit(output, '\n', absl::SkipEmpty());
 }
 
+std::string ChildProgram::ReadErrorLine(const std::string& part) {
+  for (;;) {
+    const size_t at = error.rfind(part);
+    const size_t end = at == std::string::npos ? at : error.find('\n', at);
+    if (end != std::string::npos) {
+      const size_t begin = error.rfind('\n', at) + 1;  // 0 where there is none
+      return error.substr(begin, end - begin);
+    }
+    if (!ReadSome()) return "";
+  }
+}
+
 void ChildProgram::Signal(int signal) const { kill(pid_, signal); }
 
 bool ChildProgram::Catches(int signal) const {

@@ -21,6 +21,10 @@ class ChildProgram {
   // Reads stdout until `count` lines are there or it is closed.
   std::vector<std::string> ReadLines(int count);
 
+  // Reads stderr until a line with `part` is there or it is closed; the last
+  // such line, empty if there is none.
+  std::string ReadErrorLine(const std::string& part);
+
   void Signal(int signal) const;
 
   // Whether it has a handler for it yet.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -166,6 +167,84 @@ TEST(ProgramTest, LogsWhatIsMissingWithTheReason) {
        absl::StrSplit(program.error, '\n', absl::SkipEmpty())) {
     EXPECT_TRUE(line.front() == '{' && line.back() == '}') << line;
   }
+}
+
+constexpr char kTraceparent[] =
+    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+// A product whose request id is `id`, by the kernel `kernel`.
+void MultiplyTraced(int port, const std::string& id,
+                    const std::string& traceparent,
+                    const std::string& kernel = "") {
+  auto stub = v1::GemmService::NewStub(grpc::CreateChannel(
+      absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  v1::SgemmRequest request = testing::RandomRequest(4, 5, 6, 1);
+  request.set_request_id(id);
+  request.set_kernel(kernel);
+  grpc::ClientContext context;
+  context.AddMetadata("traceparent", traceparent);
+  v1::SgemmResponse response;
+  EXPECT_EQ(stub->Sgemm(&context, request, &response).ok(), kernel.empty());
+  grpc::ClientContext stream_context;
+  stream_context.AddMetadata("traceparent", traceparent);
+  auto stream = stub->SgemmStream(&stream_context);
+  v1::SgemmStreamRequest item;
+  *item.mutable_request() = request;
+  item.mutable_request()->set_request_id(absl::StrCat(id, "-item"));
+  v1::SgemmStreamResponse answer;
+  EXPECT_TRUE(stream->Write(item) && stream->Read(&answer));
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST(ProgramTest, SighupTurnsOnALineForEveryRequestWithItsTrace) {
+  const std::string config =
+      absl::StrCat(::testing::TempDir(), getpid(), "_log.conf");
+  const auto set_level = [&](const char* level) {
+    std::ofstream(config) << "log-level = " << level << "\n";
+  };
+  set_level("info");
+  ChildProgram program(With({absl::StrCat("--config=", config)}));
+  const std::vector<std::string> lines = program.ReadLines(2);
+  ASSERT_EQ(lines.size(), 2u) << program.error;
+  const int port = PortOf(lines[0]);
+
+  // What fails has its line in any case.
+  MultiplyTraced(port, "good-1", kTraceparent);
+  MultiplyTraced(port, "bad-1", kTraceparent, "magic");
+  for (const char* id : {"bad-1 ", "bad-1-item "}) {
+    EXPECT_THAT(program.ReadErrorLine(absl::StrCat("request_id=", id)),
+                AllOf(HasSubstr(" info  request failed "),
+                      HasSubstr(" code=NOT_FOUND "), HasSubstr(" shape=4x5x6 "),
+                      HasSubstr(" trace_id=0af7651916cd43dd8448eb211c80319c "
+                                "span_id=b7ad6b7169203331")));
+  }
+  EXPECT_THAT(program.error, Not(HasSubstr("good-1")));
+
+  set_level("debug");
+  program.Signal(SIGHUP);
+  EXPECT_THAT(program.ReadErrorLine("read anew"), HasSubstr("log_level=debug"));
+  MultiplyTraced(port, "good-2", kTraceparent);
+  for (const char* id : {"good-2 ", "good-2-item "}) {
+    EXPECT_THAT(
+        program.ReadErrorLine(absl::StrCat("request_id=", id)),
+        AllOf(HasSubstr(" debug request "), HasSubstr(" code=OK "),
+              HasSubstr(" shape=4x5x6 kernel=openblas device=0 batch=1 "),
+              ::testing::ContainsRegex(" queue=[0-9.]+ h2d=[0-9.]+ "
+                                       "compute=[0-9.]+ d2h=[0-9.]+ "
+                                       "encode=[0-9.]+ "),
+              HasSubstr(" trace_id=0af7651916cd43dd8448eb211c80319c ")));
+  }
+  // One that is malformed is as good as none.
+  MultiplyTraced(port, "good-3", "00-0af7651916cd43dd8448eb211c80319c-01");
+  EXPECT_THAT(program.ReadErrorLine("request_id=good-3 "),
+              AllOf(HasSubstr(" code=OK "), Not(HasSubstr("trace_id"))));
+
+  set_level("loud");
+  program.Signal(SIGHUP);
+  EXPECT_THAT(program.ReadErrorLine("not read anew"), HasSubstr("loud"));
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait(), 0);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 class TlsFilesTest : public testing::Test {
  protected:
   static std::string Trouble(const TlsFiles& files) {
-    const absl::Status status = CheckTlsFiles(files, absl::Now());
+    const absl::Status status = ReadTlsFiles(files, absl::Now()).status();
     EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
     return std::string(status.message());
   }
@@ -28,12 +28,19 @@ class TlsFilesTest : public testing::Test {
       .client_ca = WriteTestFile("root.pem", root_.certificate)};
 };
 
-TEST_F(TlsFilesTest, TakesNoneAndTwoAndThreeFiles) {
-  EXPECT_EQ(Trouble({}), "");
+TEST_F(TlsFilesTest, TakesTwoAndThreeFiles) {
   EXPECT_EQ(Trouble(files_), "");
   TlsFiles two = files_;
   two.client_ca.clear();
   EXPECT_EQ(Trouble(two), "");
+}
+
+TEST_F(TlsFilesTest, GivesWhatItHasJudged) {
+  const auto contents = ReadTlsFiles(files_, absl::Now());
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(*contents, (TlsContents{.certificate = server_.certificate,
+                                    .key = server_.key,
+                                    .client_ca = root_.certificate}));
 }
 
 TEST_F(TlsFilesTest, WantsCertificateAndKeyTogether) {

@@ -74,49 +74,6 @@ TEST(LoggingTest, WritesOnlyLevelsThatAreOn) {
   EXPECT_THAT(lines, HasSubstr("detail"));
 }
 
-TEST(LoggingTest, AFailedRequestIsOneLineWithWhatIsKnown) {
-  const std::string line = Logged("text", "info", [] {
-    LogFailedRequest({.method = "S/M", .client = "abc", .seconds = 0.25},
-                     absl::NotFoundError("no kernel \"x\""));
-  });
-  EXPECT_THAT(line, HasSubstr(" request failed method=S/M code=NOT_FOUND "
-                              "error=\"no kernel \\\"x\\\"\" "
-                              "seconds=0.250000 client=abc\n"));
-}
-
-TEST(LoggingTest, OnlyTheServersOwnFaultsAreErrors) {
-  const std::string lines = Logged("text", "error", [] {
-    LogFailedRequest({.method = "M"}, absl::InvalidArgumentError("theirs"));
-    LogFailedRequest({.method = "M"}, absl::InternalError("ours"));
-  });
-  EXPECT_THAT(lines, Not(HasSubstr("theirs")));
-  EXPECT_THAT(lines, HasSubstr("ours"));
-}
-
-TEST(LoggingTest, AFloodOfFailuresIsAFewLinesThatSayHowManyThereWere) {
-  const auto fail = [] {
-    LogFailedRequest({.method = "M"}, absl::UnavailableError("no"));
-  };
-  const std::string lines = Logged("text", "info", [&] {
-    for (int i = 0; i < 10'000; ++i) fail();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-    fail();
-  });
-  const auto count = std::count(lines.begin(), lines.end(), '\n');
-  EXPECT_GE(count, 2);
-  EXPECT_LE(count, 3 * kFailedRequestLines);
-  EXPECT_THAT(lines, ContainsRegex("left_out_before=[0-9]+\n$"));
-}
-
-TEST(LoggingTest, AFailedLaunchNamesKernelDeviceAndCause) {
-  const std::string line = Logged("text", "error", [] {
-    LogFailedLaunch("cublas", 3,
-                    absl::InternalError("cublasSgemm returned 13"));
-  });
-  EXPECT_THAT(line, HasSubstr("error launch failed kernel=cublas device=3 "
-                              "error=\"cublasSgemm returned 13\"\n"));
-}
-
 // A pipe in stderr's place.
 class StderrPipe {
  public:
