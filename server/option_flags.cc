@@ -241,6 +241,9 @@ std::vector<OptionFlag> MakeFlags() {
                    absl::Minutes(1),
                    "How long a request may wait for others while the device "
                    "is free; 0: a batch forms only while it is busy"),
+      IntFlag("split-gflop", &O::split_gflop, 0, 1'000'000'000,
+              "A product of so many GFLOP or more is shared by rows between "
+              "all devices; 0: none is"),
       IntFlag("queue-max-requests", &O::queue_max_requests, 1, 10'000'000,
               "Requests held (waiting, running, being answered), at most; "
               "more are refused, and a client's before its share is passed"),

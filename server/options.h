@@ -31,6 +31,7 @@ struct ServerOptions {
   int streams_per_device = 0;    // 0: the backend's default
   int max_batch_requests = 64;
   absl::Duration max_queue_delay = absl::ZeroDuration();
+  int split_gflop = 1000;  // of a product that all devices share; 0: none is
   int queue_max_requests = 4096;
   size_t queue_max_bytes = size_t{4} << 30;
   absl::Duration device_timeout = absl::Seconds(60);

@@ -56,6 +56,7 @@ RpcOptions RpcOptionsOf(const ServerOptions& options,
   rpc.shared_memory = options.shared_memory;
   rpc.tls = TlsFilesOf(options);
   rpc.kernel = options.kernel;
+  rpc.split_flops = 1e9 * options.split_gflop;
   rpc.receive_bytes = ReceiveBytesWithin(container_limit);
   // Two messages must have room: see RpcOptions.
   rpc.max_inline_bytes =

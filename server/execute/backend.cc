@@ -26,8 +26,8 @@ void Device::CopyOut(const ResidentMemory&, size_t, StagingBuffer to,
   std::move(done)(NoResidentMemory(), std::move(to));
 }
 
-void Device::CopyFrom(const ResidentMemory&, ResidentMemory&,
-                      absl::AnyInvocable<void(absl::Status) &&> done) {
+void Device::CopyFrom(const ResidentMemory&, const ResidentMemory&, size_t,
+                      size_t, absl::AnyInvocable<void(absl::Status) &&> done) {
   std::move(done)(NoResidentMemory());
 }
 

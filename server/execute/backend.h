@@ -99,9 +99,10 @@ class Device {
   virtual void CopyOut(const ResidentMemory& from, size_t offset,
                        StagingBuffer to, CopyDone done);
 
-  // Copies all of `from`, which may be another device's of the same backend,
-  // into `to`, which is this device's and as large.
-  virtual void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+  // Copies the first `bytes` of `from`, which may be another device's of the
+  // same backend, to `to`, which is this device's, from byte `offset` on.
+  virtual void CopyFrom(const ResidentMemory& from, const ResidentMemory& to,
+                        size_t offset, size_t bytes,
                         absl::AnyInvocable<void(absl::Status) &&> done);
 };
 

@@ -21,7 +21,8 @@ struct HostMatrix {
 HostMatrix Locate(const TaskOperand& operand, const StagingBuffer& input,
                   int device) {
   if (operand.resident != nullptr) {
-    return {reinterpret_cast<float*>(operand.resident->data(device)),
+    return {reinterpret_cast<float*>(operand.resident->data(device) +
+                                     operand.resident_offset),
             operand.resident->cols()};
   }
   if (operand.shared) {
@@ -67,7 +68,8 @@ SgemmArgs HostArgs(const TaskSpec& spec, int device) {
   args.c = spec.output.floats();
   args.ldc = spec.shape.n;
   if (spec.output_resident != nullptr) {
-    args.c = reinterpret_cast<float*>(spec.output_resident->data(device));
+    args.c = reinterpret_cast<float*>(spec.output_resident->data(device) +
+                                      spec.output_offset);
   } else if (spec.output_shared) {
     args.c = reinterpret_cast<float*>(spec.output_shared.data);
     args.ldc = spec.output_leading_dimension;

@@ -34,6 +34,9 @@ struct RpcOptions {
   TlsFiles tls;
   // For requests that name no kernel. --kernel
   std::string kernel = "auto";
+  // A product of so many operations or more is shared by rows between all
+  // devices; 0: none is. --split-gflop
+  double split_flops = 1e12;
   // A whole request, and a whole answer; 64 KiB to 1.9 GiB. --max-inline-bytes
   size_t max_inline_bytes = size_t{256} << 20;
   // Calls at the same time on one connection. --max-streams

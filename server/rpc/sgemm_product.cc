@@ -29,6 +29,10 @@ absl::Status SgemmProduct::Start(SgemmOrigin origin, const SgemmFields& fields,
   spec_.arrival = origin.arrival;
   spec_.decode_seconds = Seconds(MonotonicClock::now() - origin.arrival);
   done_ = std::move(done);
+  parts_ = ShareRows(
+      plan_.shape,
+      static_cast<int>(environment_->dependencies.backend->devices().size()),
+      environment_->options.split_flops);
   // From here on the product may have ended when a step returns.
   if (plan_.in_place()) {
     AwaitTurn();
@@ -104,16 +108,45 @@ void SgemmProduct::EndTurn(bool applied) {
                                               plan_.output.matrix_id, applied);
 }
 
+// A copy is not worth the eviction of a matrix.
 void SgemmProduct::Place() {
   if (absl::Status status = FindOperands(); !status.ok()) return End(status);
-  std::vector<std::shared_ptr<ResidentMatrix>> apart;
-  for (auto& matrix : operands_) {
-    if (matrix->data(spec_.device) == nullptr) apart.push_back(matrix);
+  const MatrixStore& store = *environment_->dependencies.store;
+  may_copy_ = store.used_bytes() < store.capacity_bytes() / 2;
+  PlaceOn(DeviceFor(may_copy_));
+}
+
+int SgemmProduct::DeviceFor(bool copies) const {
+  const RpcDependencies& dependencies = environment_->dependencies;
+  std::vector<double> outstanding;
+  for (const auto& device : dependencies.backend->devices()) {
+    outstanding.push_back(
+        dependencies.scheduler->outstanding(device->info().index));
+  }
+  return ChooseDevice(operands_, outstanding,
+                      environment_->next_device.fetch_add(1), copies);
+}
+
+void SgemmProduct::PlaceOn(int device) {
+  spec_.device = device;
+  if (plan_.output.place == OutputPlan::Place::kResident) {
+    if (absl::Status status = MakeRoomForOutput(); !status.ok()) {
+      return End(status);
+    }
+  }
+  std::vector<int> devices;
+  for (const RowPart& part : parts_) devices.push_back(part.device);
+  if (devices.empty()) devices.push_back(device);
+  std::vector<std::pair<std::shared_ptr<ResidentMatrix>, int>> apart;
+  for (const auto& matrix : operands_) {
+    for (const int to : devices) {
+      if (matrix->data(to) == nullptr) apart.emplace_back(matrix, to);
+    }
   }
   placing_ = 1 + static_cast<int>(apart.size());
-  for (auto& matrix : apart) {
+  for (auto& [matrix, to] : apart) {
     environment_->dependencies.store->CopyTo(
-        std::move(matrix), spec_.device,
+        std::move(matrix), to,
         [this](absl::Status status) { OnPlaced(status); });
   }
   OnPlaced(absl::OkStatus());
@@ -129,40 +162,43 @@ void SgemmProduct::OnPlaced(const absl::Status& status) {
   absl::Status error;
   {
     MutexLock lock(&mu_);
-    error = placing_error_;
+    error = std::exchange(placing_error_, absl::OkStatus());
   }
   if (error.ok()) {
-    KeepForms();
-    Submit();
-  } else {
-    End(error);
+    if (parts_.empty()) KeepForms();
+    return Submit();
   }
+  if (absl::IsResourceExhausted(error) && std::exchange(may_copy_, false)) {
+    return PlaceOn(DeviceFor(/*copies=*/false));
+  }
+  End(error);
 }
 
-// Finds the resident operands, the device for them, and room for the output.
 absl::Status SgemmProduct::FindOperands() {
   absl::Status status = FindOperand("a", plan_.a, spec_.a);
   if (status.ok()) status = FindOperand("b", plan_.b, spec_.b);
   if (status.ok()) status = FindOperand("c", plan_.c, spec_.c);
-  if (!status.ok()) return status;
-  const RpcDependencies& dependencies = environment_->dependencies;
-  std::vector<double> outstanding;
-  for (const auto& device : dependencies.backend->devices()) {
-    outstanding.push_back(
-        dependencies.scheduler->outstanding(device->info().index));
-  }
-  spec_.device = ChooseDevice(operands_, outstanding,
-                              environment_->next_device.fetch_add(1));
-  if (plan_.output.place != OutputPlan::Place::kResident) {
-    return absl::OkStatus();
-  }
+  return status;
+}
+
+// On its device, and for the rows that others make on theirs.
+absl::Status SgemmProduct::MakeRoomForOutput() {
+  MatrixStore& store = *environment_->dependencies.store;
   absl::StatusOr<std::unique_ptr<PendingOutput>> output =
-      dependencies.store->BeginOutput(client_, plan_.output.matrix_id,
-                                      plan_.shape.m, plan_.shape.n,
-                                      plan_.output.ttl, spec_.device);
+      store.BeginOutput(client_, plan_.output.matrix_id, plan_.shape.m,
+                        plan_.shape.n, plan_.output.ttl, spec_.device);
   if (!output.ok()) return output.status();
   output_ = *std::move(output);
   spec_.output_resident = output_->matrix();
+  part_outputs_.clear();
+  for (RowPart& part : parts_) {
+    if (part.device == spec_.device) continue;
+    output = store.BeginOutput(client_, /*id=*/"", part.rows, plan_.shape.n,
+                               /*ttl=*/std::nullopt, part.device);
+    if (!output.ok()) return output.status();
+    part_outputs_.push_back(*std::move(output));  // never committed
+    part.output = part_outputs_.back()->matrix();
+  }
   return absl::OkStatus();
 }
 
@@ -201,9 +237,16 @@ void SgemmProduct::KeepForms() {
   keep(spec_.b, KDirectionOfB(shape));
 }
 
+// From a task's end on the product may be gone.
 void SgemmProduct::Submit() {
-  const RpcDependencies& dependencies = environment_->dependencies;
+  Metrics* const metrics = environment_->dependencies.metrics;
   const double flops = plan_.shape.flops();
+  const absl::Status status = parts_.empty() ? SubmitTask() : SubmitParts();
+  if (status.ok()) metrics->Problem(flops);
+}
+
+absl::Status SgemmProduct::SubmitTask() {
+  BatchScheduler& scheduler = *environment_->dependencies.scheduler;
   const auto task = std::make_shared<Task>(
       std::move(spec_),
       [this](TaskResult result) { OnTaskDone(std::move(result)); });
@@ -225,12 +268,15 @@ void SgemmProduct::Submit() {
 
 void SgemmProduct::Cancel(const absl::Status& why) {
   std::shared_ptr<Task> task;
+  std::shared_ptr<RowSplit> split;
   {
     MutexLock lock(&mu_);
     cancelled_ = why;
     task = task_.lock();
+    split = split_.lock();
   }
   if (task != nullptr) task->Abort(why);
+  if (split != nullptr) split->Abort(why);
 }
 
 void SgemmProduct::OnTaskDone(TaskResult result) {
@@ -266,6 +312,7 @@ void SgemmProduct::End(absl::StatusOr<EncodedAnswer> answer) {
   // hears of the end.
   spec_ = TaskSpec();
   output_.reset();
+  part_outputs_.clear();
   operands_.clear();
   ticket_ = Admission::Ticket();
   EndTurn(/*applied=*/answer.ok());

@@ -17,6 +17,7 @@
 #include "server/rpc/sgemm_encoder.h"
 #include "server/rpc/sgemm_fields.h"
 #include "server/rpc/sgemm_validation.h"
+#include "server/schedule/row_split.h"
 #include "server/store/matrix_store.h"
 #include "server/store/request_log.h"
 
@@ -38,7 +39,8 @@ struct SgemmOrigin {
 //   placing   resident operands are found, a device is chosen that has them,
 //             those that lie elsewhere are copied there, room is made for a
 //             resident output
-//   the task  queued, run, ended: the scheduler's and the device's
+//   the task  queued, run, ended: the scheduler's and the device's; a large
+//             product's rows are shared by all devices, a task each
 //   the end   a resident output is published, the answer encoded
 //
 // A step may go on on another thread: a worker, or one of a device's.
@@ -80,6 +82,9 @@ class SgemmProduct {
   // Placing.
   void Place();
   absl::Status FindOperands();
+  int DeviceFor(bool copies) const;
+  void PlaceOn(int device) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status MakeRoomForOutput();
   absl::Status FindOperand(absl::string_view name, const OperandPlan& plan,
                            TaskOperand& operand);
   void OnPlaced(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -89,6 +94,8 @@ class SgemmProduct {
   void KeepForms();
 
   void Submit() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status SubmitTask() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status SubmitParts() ABSL_LOCKS_EXCLUDED(mu_);
   void OnTaskDone(TaskResult result);
   void End(absl::StatusOr<EncodedAnswer> answer);
 
@@ -109,14 +116,18 @@ class SgemmProduct {
   bool has_turn_ = false;
   std::string client_;  // of one with something resident
   std::vector<std::shared_ptr<ResidentMatrix>> operands_;  // resident ones
+  std::vector<RowPart> parts_;  // of one that is split
+  bool may_copy_ = true;        // operands, to a device that has less to do
   std::unique_ptr<PendingOutput> output_;
+  std::vector<std::unique_ptr<PendingOutput>> part_outputs_;
   std::string output_id_;
   std::optional<EndedRequest::Run> run_;  // for the log
   std::atomic<int> placing_{0};  // copies under way, and one for their start
 
   mutable Mutex mu_;
-  // Not an owner: a task that everybody has let go of ends, and so does this.
+  // Not owners: a task that everybody has let go of ends, and so does this.
   std::weak_ptr<Task> task_ ABSL_GUARDED_BY(mu_);
+  std::weak_ptr<RowSplit> split_ ABSL_GUARDED_BY(mu_);
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);  // not OK: by whom
   absl::Status placing_error_ ABSL_GUARDED_BY(mu_);
 };

@@ -23,6 +23,7 @@ BatchQueue::BatchQueue(const BatchQueueOptions& options, int devices)
     : options_(options),
       turns_{ClientTurns(devices + 1), ClientTurns(devices + 1)},
       bulk_passes_(devices),
+      waiting_(devices + 1),
       drop_ended_at_(kFewRequests) {
   for (auto& full : full_) full.resize(devices + 1);
 }
@@ -80,6 +81,9 @@ void BatchQueue::Enter(Entries one, Group* group, int priority,
   const size_t bytes = entry.task->bytes();
   ++requests_;
   bytes_ += bytes;
+  Waiting& waiting = waiting_[LineOf(group->key.device)];
+  ++waiting.requests;
+  waiting.cost += entry.cost;
   ++group->requests;
   group->bytes += bytes;
   group->flops += entry.flops;
@@ -247,6 +251,10 @@ void BatchQueue::Remove(Entry& entry, double cost) {
   const size_t bytes = entry.task->bytes();
   --requests_;
   bytes_ -= bytes;
+  Waiting& waiting = waiting_[LineOf(group->key.device)];
+  --waiting.requests;
+  // Exactly 0 when there is nothing: sums of doubles drift.
+  waiting.cost = waiting.requests == 0 ? 0 : waiting.cost - entry.cost;
   --group->requests;
   group->bytes -= bytes;
   group->flops -= entry.flops;

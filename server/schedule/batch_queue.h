@@ -115,7 +115,9 @@ class BatchQueue {
   // may now; kNever if never.
   MonotonicTime NextDue(int device) const;
 
-  // Waiting now; tasks that have ended count until they are dropped.
+  // Waiting now; tasks that have ended count until they are dropped. The cost
+  // is that of what only `device` can take.
+  double cost(int device) const { return waiting_[LineOf(device)].cost; }
   int requests() const { return requests_; }
   size_t bytes() const { return bytes_; }
 
@@ -163,6 +165,12 @@ class BatchQueue {
     double flops = 0;
   };
 
+  // What stands in a line.
+  struct Waiting {
+    int requests = 0;
+    double cost = 0;
+  };
+
   // What a batch has taken.
   struct Load {
     size_t bytes = 0;
@@ -208,6 +216,7 @@ class BatchQueue {
   Deadlines deadlines_;  // of the tasks that have one
   // By device: batches led by interactive work while bulk work waited.
   std::vector<int> bulk_passes_;
+  std::vector<Waiting> waiting_;  // by line
   int requests_ = 0;
   size_t bytes_ = 0;
   int drop_ended_at_ = 0;  // requests

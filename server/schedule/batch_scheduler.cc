@@ -35,6 +35,7 @@ class BatchSchedulerImpl : public BatchScheduler {
 
   absl::Status Submit(std::shared_ptr<Task> task) override;
   bool Drain(MonotonicTime deadline) override;
+  void DeviceFailed(int device, const absl::Status& status) override;
   bool stuck() const override;
   double outstanding(int device) const override;
   int queued_requests() const override;
@@ -163,6 +164,15 @@ bool BatchSchedulerImpl::Drain(MonotonicTime deadline) {
   return complete;
 }
 
+void BatchSchedulerImpl::DeviceFailed(int device, const absl::Status& status) {
+  bool newly_lost = false;
+  {
+    MutexLock lock(&mu_);
+    newly_lost = loads_.Lose(device);
+  }
+  if (newly_lost) DeviceLost(device, status);
+}
+
 bool BatchSchedulerImpl::stuck() const {
   MutexLock lock(&mu_);
   return loads_.abandoned_runs() > 0;
@@ -170,7 +180,7 @@ bool BatchSchedulerImpl::stuck() const {
 
 double BatchSchedulerImpl::outstanding(int device) const {
   MutexLock lock(&mu_);
-  return loads_.cost(device);
+  return loads_.cost(device) + queue_.cost(device);
 }
 
 int BatchSchedulerImpl::queued_requests() const {

@@ -70,12 +70,16 @@ class BatchScheduler {
   // nothing was cut off. What was abandoned on a stuck device has ended.
   virtual bool Drain(MonotonicTime deadline) = 0;
 
+  // To be told of a fault of `device` that something else than a batch has met:
+  // as if a batch had reported it.
+  virtual void DeviceFailed(int device, const absl::Status& status) = 0;
+
   // A device is stuck and may still use the memory of its tasks: whoever
   // destroys scheduler and devices may wait for ever.
   virtual bool stuck() const = 0;
 
-  // What `device` has still to do, by CostOf: for choosing one of several that
-  // hold an operand.
+  // What `device` has still to do, running and bound to it, by CostOf: for
+  // choosing where resident operands are used.
   virtual double outstanding(int device) const = 0;
 
   virtual int queued_requests() const = 0;

@@ -38,6 +38,7 @@ struct TaskOperand {
   std::shared_ptr<const ResidentMatrix> resident;  // packed
   std::shared_ptr<OperandForm> form;  // of `resident` for the task's kernel, on
                                       // the task's device; null: none is kept
+  size_t resident_offset = 0;  // bytes into it, of a part; likewise
   HostSlice shared;
 };
 
@@ -61,6 +62,7 @@ struct TaskSpec {
   StagingBuffer input;
   StagingBuffer output;
   std::shared_ptr<ResidentMatrix> output_resident;  // of nobody else yet
+  size_t output_offset = 0;  // bytes into it, of a part; likewise
   HostSlice output_shared;
   int64_t output_leading_dimension = 0;  // of output_shared, in elements
 

@@ -167,7 +167,7 @@ void DeviceMatrixStore::CopyTo(std::shared_ptr<ResidentMatrix> matrix, int to,
   const ResidentMemory& from = *matrix->memory(matrix->home());
   ResidentMemory& into = **memory;
   device(to).CopyFrom(
-      from, into,
+      from, into, 0, into.size(),
       [this, to, matrix = std::move(matrix),
        memory = *std::move(memory)](const absl::Status& status) mutable {
         EndCopyTo(matrix, to, std::move(memory), CopyStatus(to, status));

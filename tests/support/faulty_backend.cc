@@ -59,7 +59,7 @@ void FaultyDevice::Execute(Batch batch, BatchDone done) {
     if (fault != Fault::kNone) {
       lost_ = lost_ || fault >= Fault::kLostBeforeStart;
       ++running_;
-      jobs_.push_back({fault, std::move(batch), std::move(done)});
+      jobs_.push_back({fault, releases_, std::move(batch), std::move(done)});
       changed_.SignalAll();
       return;
     }
@@ -81,7 +81,7 @@ void FaultyDevice::Work() {
       std::this_thread::sleep_for(kSlowness);
       inner_->Execute(std::move(job.batch), std::move(job.done));
     } else {
-      const BatchReport report = Run(job.fault, job.batch);
+      const BatchReport report = Run(job);
       job.batch.tasks.clear();
       std::move(job.done)(report);
     }
@@ -91,7 +91,9 @@ void FaultyDevice::Work() {
   }
 }
 
-BatchReport FaultyDevice::Run(Fault fault, Batch& batch) {
+BatchReport FaultyDevice::Run(Job& job) {
+  const Fault fault = job.fault;
+  const Batch& batch = job.batch;
   BatchReport report;
   report.device = info().index;
   if (fault >= Fault::kLostBeforeStart) {
@@ -108,7 +110,7 @@ BatchReport FaultyDevice::Run(Fault fault, Batch& batch) {
       started.push_back(task.get());
     }
   }
-  if (fault == Fault::kStuck) WaitForRelease();
+  if (fault == Fault::kStuck) WaitForRelease(job.releases);
   if (fault == Fault::kLaunchFailure) {
     report.launch_status = absl::InternalError("error 1 of a launch");
   }
@@ -132,10 +134,9 @@ BatchReport FaultyDevice::Run(Fault fault, Batch& batch) {
   return report;
 }
 
-void FaultyDevice::WaitForRelease() {
+void FaultyDevice::WaitForRelease(int releases) {
   MutexLock lock(&mu_);
-  const int before = releases_;
-  while (releases_ == before) changed_.Wait(&mu_);
+  while (releases_ == releases) changed_.Wait(&mu_);
 }
 
 absl::StatusOr<std::unique_ptr<ResidentMemory>> FaultyDevice::AllocateResident(
@@ -157,9 +158,11 @@ void FaultyDevice::CopyOut(const ResidentMemory& from, size_t offset,
   inner_->CopyOut(from, offset, std::move(to), std::move(done));
 }
 
-void FaultyDevice::CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+void FaultyDevice::CopyFrom(const ResidentMemory& from,
+                            const ResidentMemory& to, size_t offset,
+                            size_t bytes,
                             absl::AnyInvocable<void(absl::Status) &&> done) {
-  inner_->CopyFrom(from, to, std::move(done));
+  inner_->CopyFrom(from, to, offset, bytes, std::move(done));
 }
 
 absl::StatusOr<std::unique_ptr<FaultyBackend>> FaultyBackend::Create(

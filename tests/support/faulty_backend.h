@@ -59,19 +59,21 @@ class FaultyDevice : public Device {
               CopyDone done) override;
   void CopyOut(const ResidentMemory& from, size_t offset, StagingBuffer to,
                CopyDone done) override;
-  void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+  void CopyFrom(const ResidentMemory& from, const ResidentMemory& to,
+                size_t offset, size_t bytes,
                 absl::AnyInvocable<void(absl::Status) &&> done) override;
 
  private:
   struct Job {
     Fault fault;
+    int releases;  // when it came: one later lets it go
     Batch batch;
     BatchDone done;
   };
 
   void Work();
-  BatchReport Run(Fault fault, Batch& batch);
-  void WaitForRelease();
+  BatchReport Run(Job& job);
+  void WaitForRelease(int releases);
 
   const std::unique_ptr<Device> inner_;
   mutable Mutex mu_;

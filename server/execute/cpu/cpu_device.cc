@@ -73,11 +73,12 @@ void CpuDevice::CopyOut(const ResidentMemory& from, size_t offset,
   });
 }
 
-void CpuDevice::CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+void CpuDevice::CopyFrom(const ResidentMemory& from, const ResidentMemory& to,
+                         size_t offset, size_t bytes,
                          absl::AnyInvocable<void(absl::Status) &&> done) {
-  copier_.Post([from = from.data(), to = to.data(), size = to.size(),
+  copier_.Post([from = from.data(), to = to.data() + offset, bytes,
                 done = std::move(done)]() mutable {
-    std::memcpy(to, from, size);
+    std::memcpy(to, from, bytes);
     std::move(done)(absl::OkStatus());
   });
 }

@@ -167,9 +167,10 @@ void CudaDevice::CopyOut(const ResidentMemory& from, size_t offset,
   });
 }
 
-void CudaDevice::CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+void CudaDevice::CopyFrom(const ResidentMemory& from, const ResidentMemory& to,
+                          size_t offset, size_t bytes,
                           absl::AnyInvocable<void(absl::Status) &&> done) {
-  Post([this, from = from.data(), to = to.data(), bytes = to.size(),
+  Post([this, from = from.data(), to = to.data() + offset, bytes,
         done = std::move(done)]() mutable {
     AddCopy(copies_from_others_,
             {to, from, bytes,

@@ -57,7 +57,8 @@ class CudaDevice : public Device {
               CopyDone done) override;
   void CopyOut(const ResidentMemory& from, size_t offset, StagingBuffer to,
                CopyDone done) override;
-  void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+  void CopyFrom(const ResidentMemory& from, const ResidentMemory& to,
+                size_t offset, size_t bytes,
                 absl::AnyInvocable<void(absl::Status) &&> done) override;
 
   const DeviceMemoryPool& memory() const { return *memory_; }

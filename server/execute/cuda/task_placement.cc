@@ -39,7 +39,7 @@ const float* Find(const TaskOperand& operand, const TaskSpec& spec, int device,
                   const std::byte* input, const std::byte* shared) {
   const std::byte* place = nullptr;
   if (operand.resident != nullptr) {
-    place = operand.resident->data(device);
+    place = operand.resident->data(device) + operand.resident_offset;
   } else if (operand.shared) {
     place = shared;
   } else if (spec.input.size() > 0) {
@@ -49,9 +49,8 @@ const float* Find(const TaskOperand& operand, const TaskSpec& spec, int device,
 }
 
 int64_t DeviceLeadingDimension(const TaskOperand& operand, int64_t packed) {
-  return operand.resident != nullptr || operand.shared
-             ? packed
-             : operand.leading_dimension;
+  if (operand.resident != nullptr) return operand.resident->cols();
+  return operand.shared ? packed : operand.leading_dimension;
 }
 
 // `from` may have padding, `to` has none.
@@ -72,8 +71,9 @@ void AddC(const TaskSpec& spec, int device, const TaskPlacement& placement,
   const bool output_staged =
       spec.output_resident == nullptr && !spec.output_shared;
   if (spec.c.resident != nullptr) {
-    copies.rows.push_back(Pack(to, spec.c.resident->data(device), s.n, s.m, s.n,
-                               cudaMemcpyDeviceToDevice));
+    copies.rows.push_back(
+        Pack(to, spec.c.resident->data(device) + spec.c.resident_offset, s.n,
+             s.m, s.n, cudaMemcpyDeviceToDevice));
   } else if (spec.c.shared) {
     copies.rows.push_back(Pack(to, spec.c.shared.data, spec.c.leading_dimension,
                                s.m, s.n, cudaMemcpyHostToDevice));
@@ -144,8 +144,9 @@ TaskPlacement PlaceOnDevice(const TaskSpec& spec, int device,
   placement.a = Find(spec.a, spec, device, placement.input, placement.shared_a);
   placement.b = Find(spec.b, spec, device, placement.input, placement.shared_b);
   placement.c = reinterpret_cast<float*>(
-      spec.output_resident != nullptr ? spec.output_resident->data(device)
-                                      : Take(BytesC(spec.shape), next));
+      spec.output_resident != nullptr
+          ? spec.output_resident->data(device) + spec.output_offset
+          : Take(BytesC(spec.shape), next));
   return placement;
 }
 

@@ -61,10 +61,11 @@ TEST_F(CpuResidentTest, CopiesAWholeMatrix) {
   auto memory = device().AllocateResident(from->bytes());
   ASSERT_TRUE(memory.ok());
   std::latch done(1);
-  device().CopyFrom(*from->memory(0), **memory, [&](const absl::Status& s) {
-    EXPECT_TRUE(s.ok());
-    done.count_down();
-  });
+  device().CopyFrom(*from->memory(0), **memory, 0, (*memory)->size(),
+                    [&](const absl::Status& s) {
+                      EXPECT_TRUE(s.ok());
+                      done.count_down();
+                    });
   done.wait();
   EXPECT_EQ(std::memcmp((*memory)->data(), from->data(0), from->bytes()), 0);
 }

@@ -330,7 +330,7 @@ inline void ExpectMixturesAgree(Backend& backend, SharedPages& pages,
       const TestProduct product(shape, 1.5f, beta, random);
       std::vector<float> first;
       for (const Mixture& m : Mixtures(beta != 0)) {
-        SCOPED_TRACE(testing::Message()
+        SCOPED_TRACE(::testing::Message()
                      << kernel.info().name << ' ' << shape.m << " x " << shape.n
                      << " x " << shape.k << " beta " << beta
                      << ", a b c output " << static_cast<int>(m.a)

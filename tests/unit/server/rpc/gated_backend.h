@@ -52,9 +52,10 @@ class GatedDevice final : public Device {
       inner_->CopyOut(from, offset, std::move(to), std::move(done));
     });
   }
-  void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+  void CopyFrom(const ResidentMemory& from, const ResidentMemory& to,
+                size_t offset, size_t bytes,
                 absl::AnyInvocable<void(absl::Status) &&> done) override {
-    inner_->CopyFrom(from, to, std::move(done));
+    inner_->CopyFrom(from, to, offset, bytes, std::move(done));
   }
 
   void CloseCopies() {

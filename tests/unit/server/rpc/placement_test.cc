@@ -57,6 +57,15 @@ TEST(PlacementTest, OfEqualsTheOneWithTheLeastToDoIsTaken) {
   EXPECT_EQ(ChooseDevice(Matrices{}, outstanding, 1), 0);
 }
 
+TEST(PlacementTest, AMatrixIsCopiedWhenItsDeviceIsTheBottleneck) {
+  const Matrices matrices = {Matrix(5, {1})};  // 200 bytes
+  const double some[] = {0, 199, 0};
+  EXPECT_EQ(ChooseDevice(matrices, some, 0), 1);
+  const double more[] = {7, 208, 9};
+  EXPECT_EQ(ChooseDevice(matrices, more, 0), 0);
+  EXPECT_EQ(ChooseDevice(matrices, more, 0, /*copies=*/false), 1);
+}
+
 TEST(PlacementTest, WhatHasNoPlaceIsSpread) {
   std::vector<int> products(3);
   for (uint64_t turn = 0; turn < 9; ++turn) {

@@ -57,9 +57,10 @@ class FakeStoreDevice : public Device {
       std::move(done)(status, std::move(to));
     });
   }
-  void CopyFrom(const ResidentMemory& from, ResidentMemory& to,
+  void CopyFrom(const ResidentMemory& from, const ResidentMemory& to,
+                size_t offset, size_t size,
                 absl::AnyInvocable<void(absl::Status) &&> done) override {
-    Post([from = from.data(), to = to.data(), size = to.size(),
+    Post([from = from.data(), to = to.data() + offset, size,
           done = std::move(done)](const absl::Status& status) mutable {
       if (status.ok()) std::memcpy(to, from, size);
       std::move(done)(status);
