@@ -5,11 +5,16 @@
 #include <utility>
 
 namespace gemmd {
+namespace {
+
+thread_local bool t_idle_follows = false;
+
+}  // namespace
 
 CompletionLoop::CompletionLoop(
     std::unique_ptr<grpc::ServerCompletionQueue> queue,
-    MonotonicDuration busy_poll)
-    : queue_(std::move(queue)), busy_poll_(busy_poll) {}
+    MonotonicDuration busy_poll, std::function<void()> idle)
+    : queue_(std::move(queue)), busy_poll_(busy_poll), idle_(std::move(idle)) {}
 
 CompletionLoop::~CompletionLoop() {
   queue_->Shutdown();
@@ -21,8 +26,13 @@ CompletionLoop::~CompletionLoop() {
 }
 
 void CompletionLoop::Start() {
-  thread_ = std::thread([this] { Poll(); });
+  thread_ = std::thread([this] {
+    t_idle_follows = idle_ != nullptr;
+    Poll();
+  });
 }
+
+bool CompletionLoop::IdleFollows() { return t_idle_follows; }
 
 void CompletionLoop::Poll() {
   void* tag;
@@ -31,14 +41,16 @@ void CompletionLoop::Poll() {
 }
 
 bool CompletionLoop::Next(void** tag, bool* ok) {
-  if (busy_poll_.count() > 0) {
+  if (t_idle_follows || busy_poll_.count() > 0) {
     const MonotonicTime until = MonotonicClock::now() + busy_poll_;
+    bool told = !t_idle_follows;
     do {
       const auto status =
           queue_->AsyncNext(tag, ok, gpr_time_0(GPR_CLOCK_MONOTONIC));
       if (status != grpc::CompletionQueue::TIMEOUT) {
         return status == grpc::CompletionQueue::GOT_EVENT;
       }
+      if (!std::exchange(told, true)) idle_();
     } while (MonotonicClock::now() < until);
   }
   return queue_->Next(tag, ok);

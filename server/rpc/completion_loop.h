@@ -4,6 +4,7 @@
 
 #include <grpcpp/completion_queue.h>
 
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -42,8 +43,11 @@ class MethodCompletion final : public Completion {
 // thread looks for the next without sleeping: a core for a sleeper's wake-up.
 class CompletionLoop {
  public:
+  // `idle`, if any, is called on the polling thread whenever it has run a
+  // completion and finds no other one ready.
   explicit CompletionLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue,
-                          MonotonicDuration busy_poll = {});
+                          MonotonicDuration busy_poll = {},
+                          std::function<void()> idle = nullptr);
 
   // Shuts the queue down and joins. Needs: the server is shut down and nothing
   // will be posted any more; gRPC ends the process over a late operation.
@@ -54,12 +58,17 @@ class CompletionLoop {
   // Starts polling; once, after the server has started.
   void Start();
 
+  // This is the polling thread of a loop with `idle`, which will be called once
+  // no more completions are ready.
+  static bool IdleFollows();
+
  private:
   void Poll();
   bool Next(void** tag, bool* ok);  // false: the queue has ended
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   const MonotonicDuration busy_poll_;
+  const std::function<void()> idle_;
   std::thread thread_;
 };
 

@@ -208,7 +208,10 @@ absl::Status RpcServerImpl::Open() {
   for (int i = 0; i < std::max(1, options.completion_queues); ++i) {
     loops_.push_back(std::make_unique<CompletionLoop>(
         builder.AddCompletionQueue(),
-        absl::ToChronoNanoseconds(options.busy_poll)));
+        absl::ToChronoNanoseconds(options.busy_poll),
+        [scheduler = environment_.dependencies.scheduler] {
+          scheduler->Release();
+        }));
   }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/prepared_sgemm.h"
 #include "proto/error_details.h"
+#include "server/rpc/completion_loop.h"
 #include "server/rpc/placement.h"
 #include "server/rpc/sgemm_task.h"
 #include "server/rpc/shared_operands.h"
@@ -256,14 +257,29 @@ absl::Status SgemmProduct::SubmitTask() {
     task_ = task;
     status = cancelled_;
   }
-  if (status.ok()) status = dependencies.scheduler->Submit(task);
-  // From a task's end on the product may be gone. Whoever is first ends it:
-  // here, Cancel, or whoever has it from the scheduler.
   if (status.ok()) {
-    dependencies.metrics->Problem(flops);
-  } else {
-    task->Abort(std::move(status));
+    status = scheduler.Submit(task, CompletionLoop::IdleFollows());
   }
+  // Whoever is first ends it: here, Cancel, or whoever has it from the
+  // scheduler.
+  if (!status.ok()) task->Abort(status);
+  return status;
+}
+
+absl::Status SgemmProduct::SubmitParts() {
+  const RpcDependencies& dependencies = environment_->dependencies;
+  const auto split = std::make_shared<RowSplit>(
+      std::move(spec_), std::move(parts_), dependencies.backend->devices(),
+      *dependencies.scheduler,
+      [this](TaskResult result) { OnTaskDone(std::move(result)); });
+  absl::Status cancelled;
+  {
+    MutexLock lock(&mu_);
+    split_ = split;
+    cancelled = cancelled_;
+  }
+  if (!cancelled.ok()) split->Abort(cancelled);
+  return split->Submit();
 }
 
 void SgemmProduct::Cancel(const absl::Status& why) {

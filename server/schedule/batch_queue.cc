@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "server/schedule/cost.h"
@@ -28,7 +29,8 @@ BatchQueue::BatchQueue(const BatchQueueOptions& options, int devices)
   for (auto& full : full_) full.resize(devices + 1);
 }
 
-absl::Status BatchQueue::Push(std::shared_ptr<Task> task, MonotonicTime now) {
+absl::Status BatchQueue::Push(std::shared_ptr<Task> task, MonotonicTime now,
+                              bool hold) {
   const TaskSpec& spec = task->spec();
   if (spec.deadline <= now) {
     return absl::DeadlineExceededError(
@@ -37,7 +39,6 @@ absl::Status BatchQueue::Push(std::shared_ptr<Task> task, MonotonicTime now) {
   if (requests_ >= drop_ended_at_) DropEnded();
 
   const int priority = PriorityOf(*task);
-  const MonotonicDuration delay = options_.max_queue_delay;
   Group* const group = FindOrAddGroup(spec);
   Entries one(1);
   Entry& entry = one.front();
@@ -49,12 +50,32 @@ absl::Status BatchQueue::Push(std::shared_ptr<Task> task, MonotonicTime now) {
                        ? deadlines_.end()
                        : deadlines_.emplace(spec.deadline, entry.self);
   entry.task = std::move(task);
-  ClientTurns::Client* const client =
-      turns_[priority].Add(spec.client, LineOf(spec.device), entry.sequence,
-                           delay.count() > 0 ? now + delay : kAlways, &entry);
+  const MonotonicTime due = DueOf(group->key, now, hold);
+  holding_ = holding_ || (hold && MayHold(group->key));
+  ClientTurns::Client* const client = turns_[priority].Add(
+      spec.client, LineOf(spec.device), entry.sequence, due, &entry);
   Enter(std::move(one), group, priority, client);
   Settle(group);
   return absl::OkStatus();
+}
+
+MonotonicTime BatchQueue::DueOf(const BatchKey& key, MonotonicTime now,
+                                bool hold) const {
+  if (options_.max_queue_delay.count() > 0) {
+    return now + options_.max_queue_delay;
+  }
+  return hold && MayHold(key) ? now + options_.max_hold : kAlways;
+}
+
+bool BatchQueue::MayHold(const BatchKey& key) const {
+  return options_.max_queue_delay.count() == 0 &&
+         options_.max_hold.count() > 0 && key.fused && key.b != nullptr;
+}
+
+bool BatchQueue::Release() {
+  if (!std::exchange(holding_, false)) return false;
+  for (ClientTurns& turns : turns_) turns.MakeDue(next_sequence_ - 1);
+  return true;
 }
 
 BatchQueue::Group* BatchQueue::FindOrAddGroup(const TaskSpec& spec) {
@@ -119,12 +140,13 @@ BatchQueue::Entry* BatchQueue::Leader(int priority, Lines lines,
   }
   for (const int line : lines) {
     const auto& full = full_[priority][line];
-    while (!full.empty()) {
-      Lanes& lanes = full.begin()->second->lanes[priority];
-      Entry& next = lanes.front().entries.front();
-      if (!next.task->ended()) return &next;
-      Drop(next);
-    }
+    if (full.empty()) continue;
+    Lanes& lanes = full.begin()->second->lanes[priority];
+    Entry& next = lanes.front().entries.front();
+    if (!next.task->ended()) return &next;
+    Drop(next);
+    // What stood behind it may be due.
+    return Leader(priority, lines, now);
   }
   return nullptr;
 }
@@ -212,7 +234,9 @@ std::vector<std::shared_ptr<Task>> BatchQueue::TakeAll() {
 
 void BatchQueue::BeginDrain() {
   draining_ = true;
-  for (ClientTurns& turns : turns_) turns.MakeAllDue();
+  for (ClientTurns& turns : turns_) {
+    turns.MakeDue(std::numeric_limits<uint64_t>::max());
+  }
 }
 
 MonotonicTime BatchQueue::NextDeadline() const {
@@ -277,7 +301,7 @@ void BatchQueue::Drop(Entry& entry) {
 }
 
 void BatchQueue::Settle(Group* group) {
-  if (options_.max_queue_delay.count() > 0) {
+  if (MayWait(group->key)) {
     const int line = LineOf(group->key.device);
     const bool full = Full(*group);
     for (int priority = 0; priority < kPriorities; ++priority) {

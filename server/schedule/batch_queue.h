@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -53,9 +54,14 @@ struct BatchQueueOptions {
   // kernel can (320^3).
   double max_mixed_flops = 6.6e7;
   // How long the first task of a batch may wait for others while a stream is
-  // free. 0: not at all, so a batch forms only while the device is busy.
+  // free. 0: not at all, so a batch forms only while the device is busy, or of
+  // what is held.
   // --max-queue-delay
   MonotonicDuration max_queue_delay{0};
+  // How long rows against a resident B may be held, at most, while more
+  // requests are at the door (see Push): what is held together reads B once.
+  // Where max_queue_delay is 0; 0: not at all.
+  MonotonicDuration max_hold = std::chrono::microseconds(500);
 };
 
 // Tasks waiting for a device.
@@ -66,7 +72,8 @@ struct BatchQueueOptions {
 // its BatchKey, of its own priority first, one of each client in turn.
 //
 // How long a task waits, once a stream is free that can take it: at most
-// max_queue_delay until it is due. Then, with N other clients waiting at its
+// max_queue_delay, or max_hold, until it is due, and no longer than the task
+// before it in its client's line. Then, with N other clients waiting at its
 // priority, a client's first task is in one of the next N + 1 batches that this
 // priority leads (however many tasks those clients have), if the client has
 // had no more than they; its k-th task leads after what comes before it was
@@ -86,10 +93,17 @@ class BatchQueue {
  public:
   explicit BatchQueue(const BatchQueueOptions& options, int devices = 1);
 
-  // Adds a task; its spec's device is kAnyDevice or below `devices`.
-  // DEADLINE_EXCEEDED when its deadline is not after `now`; then the task is
-  // the caller's still, and not ended.
-  absl::Status Push(std::shared_ptr<Task> task, MonotonicTime now);
+  // Adds a task; its spec's device is kAnyDevice or below `devices`. With
+  // `hold`, the caller is about to look for more and says Release when there is
+  // none: so a lone request is not delayed, and a batch fills exactly where
+  // requests come faster than they can be taken in, which is where they would
+  // wait anyway. DEADLINE_EXCEEDED when its deadline is not after `now`; then
+  // the task is the caller's still, and not ended.
+  absl::Status Push(std::shared_ptr<Task> task, MonotonicTime now,
+                    bool hold = false);
+
+  // What is held is due. False: nothing was.
+  bool Release();
 
   // The next batch for a free stream of `device`, or one with no tasks if
   // nothing is due that it can take. Tasks that have ended are dropped.
@@ -186,6 +200,12 @@ class BatchQueue {
   // Those that have ended count too, so that a group of cancelled tasks may
   // cut the wait of a live one short.
   bool Full(const Group& group) const;
+  bool MayHold(const BatchKey& key) const;
+  bool MayWait(const BatchKey& key) const {
+    return options_.max_queue_delay.count() > 0 || MayHold(key);
+  }
+  // Until when a task that comes now may wait for others.
+  MonotonicTime DueOf(const BatchKey& key, MonotonicTime now, bool hold) const;
   bool Fits(const Entry& entry, const Batch& batch, const Load& load) const;
   Group* FindOrAddGroup(const TaskSpec& spec);
   // Puts a new task, alone in its list, behind its like.
@@ -210,8 +230,8 @@ class BatchQueue {
   absl::flat_hash_map<std::pair<Group*, ClientTurns::Client*>, Lanes::iterator>
       lanes_;
   std::array<ClientTurns, kPriorities> turns_;
-  // Full groups that wait for max_queue_delay, by priority and line, in order
-  // of their number; empty without a delay.
+  // Full groups of those that may wait to fill, by priority and line, in order
+  // of their number.
   std::array<std::vector<std::map<uint64_t, Group*>>, kPriorities> full_;
   Deadlines deadlines_;  // of the tasks that have one
   // By device: batches led by interactive work while bulk work waited.
@@ -220,6 +240,7 @@ class BatchQueue {
   int requests_ = 0;
   size_t bytes_ = 0;
   int drop_ended_at_ = 0;  // requests
+  bool holding_ = false;   // something pushed since the last Release
   bool draining_ = false;
   uint64_t next_sequence_ = 1;
   uint64_t next_batch_ = 1;

@@ -33,7 +33,8 @@ class BatchSchedulerImpl : public BatchScheduler {
                      BatchObserver* observer);
   ~BatchSchedulerImpl() override;
 
-  absl::Status Submit(std::shared_ptr<Task> task) override;
+  absl::Status Submit(std::shared_ptr<Task> task, bool hold) override;
+  void Release() override;
   bool Drain(MonotonicTime deadline) override;
   void DeviceFailed(int device, const absl::Status& status) override;
   bool stuck() const override;
@@ -115,7 +116,7 @@ BatchSchedulerImpl::~BatchSchedulerImpl() {
   timer_thread_.join();
 }
 
-absl::Status BatchSchedulerImpl::Submit(std::shared_ptr<Task> task) {
+absl::Status BatchSchedulerImpl::Submit(std::shared_ptr<Task> task, bool hold) {
   const MonotonicTime now = MonotonicClock::now();
   Work work;
   {
@@ -128,13 +129,23 @@ absl::Status BatchSchedulerImpl::Submit(std::shared_ptr<Task> task) {
     if (!loads_.IsSound(task->spec().device)) return NoDeviceError();
     // A copy: if this were the last owner of a task that is refused, the task
     // would end here, under the lock.
-    if (absl::Status status = queue_.Push(task, now); !status.ok()) {
+    if (absl::Status status = queue_.Push(task, now, hold); !status.ok()) {
       return status;
     }
     work = TakeDue(now);
   }
   Do(std::move(work));
   return absl::OkStatus();
+}
+
+void BatchSchedulerImpl::Release() {
+  Work work;
+  {
+    MutexLock lock(&mu_);
+    if (!queue_.Release()) return;
+    work = TakeDue(MonotonicClock::now());
+  }
+  Do(std::move(work));
 }
 
 bool BatchSchedulerImpl::Drain(MonotonicTime deadline) {

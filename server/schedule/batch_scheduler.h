@@ -60,10 +60,14 @@ class BatchScheduler {
   // Waits for the batches that run, on a stuck device too: see stuck().
   virtual ~BatchScheduler() = default;
 
-  // Takes the task: it will end exactly once. Not OK (DEADLINE_EXCEEDED,
+  // Takes the task: it will end exactly once. With `hold`, the caller looks for
+  // more requests at once and calls Release when it finds none: see
+  // BatchQueue::Push. Not OK (DEADLINE_EXCEEDED,
   // UNAVAILABLE once draining or when the devices are lost that could take it):
   // the task was not taken and not ended. Never blocks.
-  virtual absl::Status Submit(std::shared_ptr<Task> task) = 0;
+  virtual absl::Status Submit(std::shared_ptr<Task> task,
+                              bool hold = false) = 0;
+  virtual void Release() = 0;
 
   // Refuses new tasks, runs what waits and returns when all have ended or at
   // `deadline`; what is still queued then is ended with UNAVAILABLE. True if

@@ -65,8 +65,8 @@ void ClientTurns::TakeTurn(const Client* client) {
   ForgetAbsent();
 }
 
-void ClientTurns::MakeAllDue() {
-  all_due_ = true;
+void ClientTurns::MakeDue(uint64_t up_to) {
+  due_up_to_ = std::max(due_up_to_, up_to);
   for (int line = 0; line < static_cast<int>(later_.size()); ++line) {
     PromoteDue(line, kNever);
   }
@@ -82,7 +82,7 @@ void ClientTurns::Place(Client* client, int line) {
   Line& l = client->lines[line];
   if (l.tasks.empty()) return;
   const auto& [sequence, front] = *l.tasks.begin();
-  if (all_due_ || front.due == kAlways) {
+  if (sequence <= due_up_to_ || front.due == kAlways) {
     l.place = Line::Place::kDue;
     l.due_key = {client->served, sequence};
     due_[line].emplace(l.due_key, client);

@@ -39,9 +39,9 @@ class ClientTurns {
 
   explicit ClientTurns(int lines) : due_(lines), later_(lines) {}
 
-  // A task at the end of its client's line. `sequence` grows from task to task
-  // over all clients; from `due` on it may have a turn: kAlways, or not before
-  // the task ahead of it.
+  // A task at the end of its client's line. `sequence` (1 or more) grows from
+  // task to task over all clients; from `due` on it may have a turn, and not
+  // before the task ahead of it.
   Client* Add(absl::string_view client, int line, uint64_t sequence,
               MonotonicTime due, Waiter* task);
 
@@ -56,8 +56,8 @@ class ClientTurns {
   // The client of First's answer takes its turn.
   void TakeTurn(const Client* client);
 
-  // From now on every task is due.
-  void MakeAllDue();
+  // Tasks up to that sequence are due, whatever was said of them.
+  void MakeDue(uint64_t up_to);
 
   // Since when First may have something of this line: kAlways if it may now,
   // kNever if never.
@@ -110,7 +110,7 @@ class ClientTurns {
   std::set<std::pair<double, Client*>> absent_;
   double turn_ = 0;  // what the client had got that took the last turn
   int tasks_ = 0;
-  bool all_due_ = false;
+  uint64_t due_up_to_ = 0;  // sequence
 };
 
 }  // namespace gemmd

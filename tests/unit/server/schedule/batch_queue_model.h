@@ -21,7 +21,7 @@ class BatchQueueModel {
   BatchQueueModel(const BatchQueueOptions& options, int devices)
       : options_(options), passes_(devices) {}
 
-  void Push(std::shared_ptr<Task> task, MonotonicTime now) {
+  void Push(std::shared_ptr<Task> task, MonotonicTime now, bool hold = false) {
     Client& client = ClientOf(*task);
     if (Count(*task, task->spec().client) == 0) {
       client.served = std::max(client.served, turn_[PriorityOf(*task)]);
@@ -33,7 +33,16 @@ class BatchQueueModel {
         ring.end()) {
       ring.push_back(task->spec().client);
     }
-    waiting_.push_back({std::move(task), now});
+    const MonotonicTime due = options_.max_queue_delay.count() > 0
+                                  ? now + options_.max_queue_delay
+                              : hold && MayHold(*task) ? now + options_.max_hold
+                                                       : kAlways;
+    waiting_.push_back({std::move(task), due});
+  }
+
+  void Release() {
+    if (options_.max_queue_delay.count() > 0) return;
+    for (Waiting& w : waiting_) w.due = kAlways;
   }
 
   // The tasks of the next batch.
@@ -73,7 +82,7 @@ class BatchQueueModel {
  private:
   struct Waiting {
     std::shared_ptr<Task> task;
-    MonotonicTime enqueued;
+    MonotonicTime due;
   };
   struct Client {
     double served = 0;
@@ -126,8 +135,22 @@ class BatchQueueModel {
         }));
   }
 
-  bool IsDue(const Waiting& w, MonotonicTime now) const {
-    return draining_ || w.enqueued + options_.max_queue_delay <= now;
+  bool MayHold(const Task& task) const {
+    const BatchKey key = BatchKeyOf(task.spec(), options_.max_mixed_flops);
+    return options_.max_queue_delay.count() == 0 &&
+           options_.max_hold.count() > 0 && key.fused && key.b != nullptr;
+  }
+  // So are those before it in its line.
+  bool IsDue(const Waiting& last, MonotonicTime now) const {
+    for (const Waiting& w : waiting_) {
+      const TaskSpec& spec = w.task->spec();
+      const bool same_line = PriorityOf(*w.task) == PriorityOf(*last.task) &&
+                             spec.client == last.task->spec().client &&
+                             spec.device == last.task->spec().device;
+      if (same_line && w.due > now && !draining_) return false;
+      if (&w == &last) return true;
+    }
+    return false;
   }
   bool IsFull(const Task& like) const {
     int requests = 0;
@@ -165,11 +188,12 @@ class BatchQueueModel {
       }
       Remove(best->task.get());
     }
-    if (options_.max_queue_delay.count() == 0) return nullptr;
     for (const int line : {kAnyDevice, device}) {
-      while (const Task* const next = FirstOfFull(priority, line)) {
+      if (const Task* const next = FirstOfFull(priority, line)) {
         if (!next->ended()) return next;
         Remove(next);
+        return Leader(priority, device,
+                      now);  // what stood behind it may be due
       }
     }
     return nullptr;
@@ -180,6 +204,8 @@ class BatchQueueModel {
   const Task* FirstOfFull(int priority, int device) {
     const Key* best = nullptr;
     for (const Key& key : keys_) {
+      if (options_.max_queue_delay.count() == 0 && !MayHold(*key.like))
+        continue;
       if (key.like->spec().device == device && !key.rings[priority].empty() &&
           IsFull(*key.like) && (best == nullptr || key.born < best->born)) {
         best = &key;

@@ -400,6 +400,70 @@ TEST_F(BatchQueueTest, ABatchTakesOneOfEachClientInTurn) {
   EXPECT_THAT(Popped(queue, 0), ElementsAre(5));
 }
 
+// Rows against one resident B, which are held while more are at the door.
+class HeldRows : public BatchQueueTest {
+ protected:
+  Wish Row(const std::string& client = "a") const {
+    return {.kernel = &rows_, .client = client, .b = b_, .rows = 1};
+  }
+  void PushHeld(BatchQueue& queue, const Wish& wish, int ms = 0) {
+    tasks_.push_back(Make(wish));
+    ASSERT_TRUE(queue.Push(tasks_.back(), At(ms), /*hold=*/true).ok());
+  }
+
+  const FakeKernel rows_{"rows", Fusion::kSameB};
+  const std::shared_ptr<const ResidentMatrix> b_ =
+      std::make_shared<ResidentMatrix>(8, 8, std::make_unique<HostMemory>(256));
+};
+
+TEST_F(HeldRows, GoTogetherWhenNoMoreAreAtTheDoor) {
+  BatchQueue queue({.max_hold = milliseconds(5)});
+  for (const char* const client : {"a", "b", "a", "c"}) {
+    PushHeld(queue, Row(client));
+    EXPECT_THAT(Popped(queue, 0), IsEmpty());
+  }
+  EXPECT_EQ(queue.NextDue(0), At(5));
+  EXPECT_TRUE(queue.Release());
+  EXPECT_LE(queue.NextDue(0), At(0));
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(0, 1, 3, 2));
+  EXPECT_FALSE(queue.Release());
+  PushHeld(queue, Row());  // a release is of what was there
+  EXPECT_THAT(Popped(queue, 0), IsEmpty());
+}
+
+TEST_F(HeldRows, AreHeldNoLongerThanTheLimitThoughMoreComeAndCome) {
+  BatchQueue queue({.max_hold = milliseconds(5)});
+  for (int ms = 0; ms < 5; ++ms) {
+    PushHeld(queue, Row(), ms);
+    EXPECT_THAT(Popped(queue, ms), IsEmpty());
+  }
+  EXPECT_THAT(Popped(queue, 5), ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(HeldRows, AreNotHeldOnceTheyFillABatch) {
+  BatchQueue queue({.max_batch_requests = 2, .max_hold = milliseconds(5)});
+  PushHeld(queue, Row());
+  PushHeld(queue, Row());
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(0, 1));
+}
+
+TEST_F(HeldRows, NothingElseIsHeld) {
+  BatchQueue queue({.max_hold = milliseconds(5)});
+  const FakeKernel equal("equal", Fusion::kEqualShapes);
+  PushHeld(queue, {.kernel = &equal});
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(0));
+  PushHeld(queue, {.kernel = &kernel_, .b = b_});
+  EXPECT_THAT(Popped(queue, 0), ElementsAre(1));
+  EXPECT_FALSE(queue.Release());
+  BatchQueue eager({.max_hold = milliseconds(0)});
+  PushHeld(eager, Row());
+  EXPECT_THAT(Popped(eager, 0), ElementsAre(2));
+  BatchQueue delayed({.max_queue_delay = milliseconds(3)});
+  PushHeld(delayed, Row());  // as long as the operator wants
+  EXPECT_FALSE(delayed.Release());
+  EXPECT_EQ(delayed.NextDue(0), At(3));
+}
+
 // The case: ten thousand of one client do not delay another's first.
 TEST_F(BatchQueueTest, AnotherClientsFirstIsInOneOfTheNextTwoBatches) {
   for (const int64_t size : {8, 9}) {  // of the same shape, and of another
@@ -536,13 +600,17 @@ TEST_F(BatchQueueAgainstModel, AgreesOnLongRandomHistories) {
     return static_cast<int>(random() % static_cast<unsigned>(n));
   };
   const FakeKernel table("table", Fusion::kAnyShapes);
+  const FakeKernel rows("rows", Fusion::kSameB);
+  const auto resident = std::make_shared<const ResidentMatrix>(
+      8, 8, std::make_unique<HostMemory>(256));
   for (int round = 0; round < kRounds; ++round) {
     const BatchQueueOptions options{
         .max_batch_requests = 1 + below(5),
         .max_batch_bytes = size_t(100 + below(500)),
         .max_batch_flops = 2000.0 + below(5000),
         .max_mixed_flops = 1200,
-        .max_queue_delay = milliseconds(below(2) * below(6))};
+        .max_queue_delay = milliseconds(below(2) * below(6)),
+        .max_hold = milliseconds(below(8))};
     constexpr int kDevices = 2;
     BatchQueue queue(options, kDevices);
     BatchQueueModel model(options, kDevices);
@@ -554,24 +622,32 @@ TEST_F(BatchQueueAgainstModel, AgreesOnLongRandomHistories) {
       if (dice < 5) {
         const MonotonicTime deadline =
             below(3) == 0 ? At(ms + 1 + below(20)) : kNever;
-        std::shared_ptr<Task> task = Make(
-            {.size = 7 + below(3),
-             .priority =
-                 below(3) == 0 ? Priority::kBulk : Priority::kInteractive,
-             .deadline = deadline,
-             .bytes = size_t(below(300)),
-             .kernel = below(4) == 0 ? static_cast<const SgemmKernel*>(&table)
-                                     : &kernel_,
-             .client = std::to_string(below(clients)),
-             .device = below(3) == 0 ? below(kDevices) : kAnyDevice});
-        ASSERT_TRUE(queue.Push(task, At(ms)).ok());
-        model.Push(task, At(ms));
+        const bool row = below(3) == 0;
+        const bool hold = below(2) == 0;
+        std::shared_ptr<Task> task =
+            Make({.size = 7 + below(3),
+                  .priority =
+                      below(3) == 0 ? Priority::kBulk : Priority::kInteractive,
+                  .deadline = deadline,
+                  .bytes = size_t(below(300)),
+                  .kernel = row ? static_cast<const SgemmKernel*>(&rows)
+                            : below(4) == 0 ? &table
+                                            : &kernel_,
+                  .client = std::to_string(below(clients)),
+                  .device = below(3) == 0 ? below(kDevices) : kAnyDevice,
+                  .b = row ? resident : nullptr});
+        ASSERT_TRUE(queue.Push(task, At(ms), hold).ok());
+        model.Push(task, At(ms), hold);
         alive.push_back(task);
       } else if (dice < 6 && !alive.empty()) {
         alive[below(static_cast<int>(alive.size()))]->Abort(
             absl::CancelledError(""));
       } else if (dice < 7) {
         ms += below(4);
+        if (below(3) == 0) {
+          queue.Release();
+          model.Release();
+        }
       } else {
         std::vector<Task*> expired;
         for (const auto& task : queue.TakeExpired(At(ms))) {

@@ -140,7 +140,7 @@ TEST_F(ClientTurnsTest, NothingHasATurnBeforeItIsDue) {
   EXPECT_EQ(turns_.NextDue(1), kNever);
   EXPECT_EQ(First(kNow + std::chrono::seconds(1))->client, "b");
   EXPECT_EQ(turns_.NextDue(0), kAlways);
-  turns_.MakeAllDue();
+  turns_.MakeDue(std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(First()->client, "a");
   Serve(*First());
   EXPECT_EQ(First()->client, "b");
