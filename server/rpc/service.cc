@@ -46,7 +46,6 @@ constexpr size_t kReceiveMarginBytes = size_t{16} << 20;
 // A client that was stopped, or whose host is gone, is noticed after about
 // this; a client may ping as often as kClientPingPeriod.
 constexpr absl::Duration kKeepalivePeriod = absl::Seconds(30);
-constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);
 constexpr absl::Duration kClientPingPeriod = absl::Seconds(5);
 
 // How long calls of a connection past its age may still take.
@@ -114,7 +113,7 @@ void Configure(const RpcOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
                              Milliseconds(kKeepalivePeriod));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                             Milliseconds(kKeepaliveTimeout));
+                             Milliseconds(options.send_timeout));
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       Milliseconds(kClientPingPeriod));

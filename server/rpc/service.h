@@ -48,6 +48,9 @@ struct RpcOptions {
   // After this a connection is asked to reconnect, which spreads long-lived
   // clients over new servers. --max-connection-age
   absl::Duration max_connection_age = absl::InfiniteDuration();
+  // A connection that takes nothing of what is sent for so long, or does not
+  // answer a ping in that time, is ended.
+  absl::Duration send_timeout = absl::Seconds(10);
   // The channelz service. --channelz
   bool channelz = false;
 

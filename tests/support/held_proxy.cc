@@ -63,7 +63,8 @@ void HeldProxy::Forward(int client, int server, size_t pass_bytes) {
                                 : std::min(buffer.size(), pass_bytes - passed);
     holds_ = may_pass == 0;
     const short from_client = may_pass > 0 ? POLLIN : 0;  // NOLINT: poll's type
-    pollfd fds[] = {{client, from_client, 0}, {server, POLLIN, 0}};
+    const short from_server = reading_ ? POLLIN : 0;      // NOLINT: likewise
+    pollfd fds[] = {{client, from_client, 0}, {server, from_server, 0}};
     poll(fds, 2, 10);
     if (((fds[0].revents | fds[1].revents) & (POLLHUP | POLLERR)) != 0) return;
     if ((fds[0].revents & POLLIN) != 0) {

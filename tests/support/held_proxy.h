@@ -1,5 +1,6 @@
 // Stands between one client and a server and may keep back what the client
-// sends, so that a test decides when a request is whole.
+// sends, so that a test decides when a request is whole, or what the server
+// does, as a client that does not read.
 
 #pragma once
 
@@ -24,6 +25,9 @@ class HeldProxy {
   bool holds() const { return holds_; }
   void Release() { released_ = true; }
 
+  // From now on nothing is read from the server.
+  void StopReading() { reading_ = false; }
+
  private:
   void Run(int to_port, size_t pass_bytes);
   void Forward(int client, int server, size_t pass_bytes);
@@ -32,6 +36,7 @@ class HeldProxy {
   int port_ = 0;
   std::atomic<bool> holds_{false};
   std::atomic<bool> released_{false};
+  std::atomic<bool> reading_{true};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
