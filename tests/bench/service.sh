@@ -10,30 +10,12 @@
 #   --skip   leaves out throughput, latency, half_load, pauses, rows or idle
 #   FLAG...  more flags for gemmd
 #
-# Environment: GEMMD_BUILD, the build's folder; GEMMD_BENCH_CONNECTIONS (8) and
-# GEMMD_ECHO_QUEUES (1).
+# Environment: GEMMD_BENCH_CONNECTIONS (8), and that of servers.sh.
 #
 # Exits with 1 when a figure misses its target. On the CPU the only target is the
 # throughput's.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-
-if [ -x "$here/gemmd_service_load" ]; then
-  bench=$here
-  bin=$here/../bin
-  commit=$(sed -n 's/^commit \([0-9a-f]*\).*/\1/p' "$here/../VERSION")
-else
-  bench=${GEMMD_BUILD:-$here/../../build/dev}/bin
-  bin=$bench
-  commit=$(git -C "$here" rev-parse HEAD)
-fi
-for program in "$bin/gemmd" "$bench/gemmd_echo_server" \
-  "$bench/gemmd_service_load"; do
-  [ -x "$program" ] || {
-    echo "$program is not built; run tests/run.sh first" >&2
-    exit 1
-  }
-done
 
 backend=cpu
 json=
@@ -50,71 +32,8 @@ while [ $# -gt 0 ]; do
 done
 flags=("$@")
 
-scratch=$(mktemp -d)
-pids=()
-stop_servers() {
-  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  wait 2>/dev/null || true
-  pids=()
-}
-trap 'stop_servers; rm -rf "$scratch"' EXIT
-
-# wait_for FILE TEXT: its first line with TEXT, without it.
-wait_for() {
-  for _ in $(seq 600); do
-    line=$(grep -m 1 "$2" "$1" 2>/dev/null) && echo "${line##*"$2"}" && return
-    sleep 0.05
-  done
-  cat "$1" >&2
-  return 1
-}
-
-# start_gemmd FLAG...: sets gemmd, its address, http and gemmd_pid.
-start_gemmd() {
-  "$bin/gemmd" --backend "$backend" --listen 127.0.0.1:0 \
-    --http-listen 127.0.0.1:0 --log-level warn "${flags[@]}" "$@" \
-    >"$scratch/gemmd" 2>&1 &
-  gemmd_pid=$!
-  pids+=("$gemmd_pid")
-  gemmd=$(wait_for "$scratch/gemmd" "grpc listening on ")
-  http=$(wait_for "$scratch/gemmd" "http listening on ")
-}
-
-start_echo() {
-  local port
-  for port in $(shuf -i 20000-60000 -n 20); do
-    "$bench/gemmd_echo_server" "127.0.0.1:$port" "${GEMMD_ECHO_QUEUES:-1}" \
-      >"$scratch/echo" 2>&1 &
-    pids+=($!)
-    echo=$(wait_for "$scratch/echo" "echo listening on ") && return
-  done
-}
-
-# metric NAME: the sum of its series.
-metric() {
-  exec 3<>"/dev/tcp/${http%:*}/${http##*:}"
-  printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
-  awk -v name="$1" 'index($1, name) == 1 { sum += $2 } END { print sum + 0 }' <&3
-  exec 3<&-
-}
-
-# row NAME UNIT FIGURE COMPARED WITH_WHAT "RATIO OP LIMIT": prints and keeps it.
-missed=0
-rows=()
-row() {
-  local ratio target=none
-  ratio=$(awk -v a="$3" -v b="$4" 'BEGIN { printf "%.3f", (b > 0) ? a / b : 0 }')
-  if [ -n "${6:-}" ]; then
-    target=$6
-    awk -v r="$ratio" -v op="${6% *}" -v t="${6#* }" \
-      'BEGIN { exit !((op == ">=") ? (r >= t) : (r <= t)) }' || missed=1
-  fi
-  printf '%-16s %12s %-10s %12s %-34s ratio %-8s target %s\n' \
-    "$1" "$3" "$2" "$4" "($5)" "$ratio" "$target"
-  rows+=("  {\"name\": \"$1\", \"commit\": \"$commit\", \"command\": \
-\"$command\", \"unit\": \"$2\", \"figure\": $3, \"compared_with\": \"$5\", \
-\"compared\": $4, \"ratio\": $ratio, \"target\": \"$target\"}")
-}
+# shellcheck source-path=SCRIPTDIR source=servers.sh
+. "$here/servers.sh"
 
 wanted() { [[ "$skip" != *" $1 "* ]]; }
 load() { "$bench/gemmd_service_load" "$@"; }
@@ -175,8 +94,5 @@ if wanted rows; then
     "$(on_gpu "<= 0.125")"
 fi
 
-if [ -n "$json" ]; then
-  { echo "[" && printf '%s,\n' "${rows[@]}" | sed '$ s/,$//' && echo "]"; } \
-    >"$json"
-fi
+write_rows
 exit "$missed"

@@ -8,13 +8,14 @@
 //   gemmd_service_load pauses GEMMD              after pauses, 64^3
 //   gemmd_service_load rows GEMMD                64 connections of one row each
 //                                                by one resident 4096 x 4096
+//   gemmd_service_load clients GEMMD             64 connections, 64^3
+//   gemmd_service_load large GEMMD ORDER TIMES   one product of that order at a
+//                                                time, all of it resident
 //
 // A line a figure: name, unit, figure, what it is compared with, tabs between.
 // `rows` needs the server for itself: service.sh reads its metrics afterwards.
 
-#include <grpcpp/create_channel.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
-#include <grpcpp/security/credentials.h>
 
 #include <algorithm>
 #include <chrono>
@@ -31,6 +32,8 @@
 
 #include "gemmd/v1/gemm_service.grpc.pb.h"
 #include "server/rpc/malloc_settings.h"
+#include "tests/bench/bench_requests.h"
+#include "tests/bench/large_product.h"
 #include "tests/bench/raw_load.h"
 
 namespace gemmd {
@@ -51,23 +54,6 @@ int Threads() {
 int Connections() {
   const char* const text = std::getenv("GEMMD_BENCH_CONNECTIONS");
   return text == nullptr ? 8 : std::atoi(text);
-}
-
-std::string RandomBytes(size_t floats) {
-  std::mt19937_64 random(1);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::string bytes(floats * sizeof(float), '\0');
-  for (size_t i = 0; i < floats; ++i) {
-    const float x = uniform(random);
-    std::memcpy(&bytes[i * sizeof(float)], &x, sizeof(x));
-  }
-  return bytes;
-}
-
-void SetOperand(int rows, int cols, v1::Operand* operand) {
-  operand->set_rows(rows);
-  operand->set_cols(cols);
-  operand->set_data(RandomBytes(size_t{1} * rows * cols));
 }
 
 grpc::ByteBuffer ToBuffer(const v1::SgemmRequest& request) {
@@ -211,10 +197,7 @@ void Pauses(const std::string& gemmd) {
 void Rows(const std::string& address) {
   constexpr int kOrder = 4096;
   constexpr size_t kChunk = size_t{1} << 20;
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  const auto stub = v1::GemmService::NewStub(grpc::CreateCustomChannel(
-      address, grpc::InsecureChannelCredentials(), arguments));
+  const auto stub = Connect(address);
   grpc::ClientContext context;
   v1::UploadMatrixResponse uploaded;
   auto writer = stub->UploadMatrix(&context, &uploaded);
@@ -229,18 +212,36 @@ void Rows(const std::string& address) {
     if (!writer->Write(message)) break;
   }
   writer->WritesDone();
-  if (const grpc::Status status = writer->Finish(); !status.ok()) {
-    std::fprintf(stderr, "upload: %s\n", status.error_message().c_str());
-    std::exit(1);
-  }
+  ExitUnless(writer->Finish(), "upload");
   v1::SgemmRequest request;
   SetOperand(1, kOrder, request.mutable_a());
-  request.mutable_b()->set_rows(kOrder);
-  request.mutable_b()->set_cols(kOrder);
-  request.mutable_b()->set_matrix_id("bench");
+  SetResident(kOrder, kOrder, "bench", request.mutable_b());
   RawLoad load({address, kSgemm}, ToBuffer(request), kInFlight, Threads());
   Print("rows", "requests/s",
         load.RunClosed(kInFlight, 3 * kRoundSeconds).requests_per_second, 0);
+}
+
+void Clients(const std::string& address) {
+  RawLoad load({address, kSgemm}, Product(), kInFlight, Threads());
+  std::vector<LoadResult> results;
+  for (int round = -1; round < kRounds; ++round) {  // one to warm up
+    LoadResult result = load.RunClosed(kInFlight, kRoundSeconds / 2);
+    if (round >= 0) results.push_back(std::move(result));
+  }
+  Print("clients", "requests/s", MedianRate(results), 0);
+}
+
+void Large(const std::string& address, int order, int times) {
+  const LargeProduct product(address, order);
+  const double tflop = 2e-12 * order * order * order;
+  // The first brings the operands to where they are wanted.
+  Print("large_first", "TFLOP/s", tflop / product.Run(), 0);
+  std::vector<double> seconds;
+  for (int i = 0; i < times; ++i) seconds.push_back(product.Run());
+  for (const int row : {0, order / 2 - 1, order / 2, order - 1}) {
+    product.CheckRow(row);
+  }
+  Print("large", "TFLOP/s", tflop / Median(seconds), 0);
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -251,7 +252,7 @@ int Main(const std::vector<std::string>& arguments) {
       {"latency", Latency},
       {"half_load", HalfLoad}};
   static const std::map<std::string, void (*)(const std::string&)> alone = {
-      {"pauses", Pauses}, {"rows", Rows}};
+      {"pauses", Pauses}, {"rows", Rows}, {"clients", Clients}};
   if (arguments.size() == 3 && pairs.contains(arguments[0])) {
     pairs.at(arguments[0])(arguments[1], arguments[2]);
     return 0;
@@ -260,9 +261,15 @@ int Main(const std::vector<std::string>& arguments) {
     alone.at(arguments[0])(arguments[1]);
     return 0;
   }
+  if (arguments.size() == 4 && arguments[0] == "large") {
+    Large(arguments[1], std::atoi(arguments[2].c_str()),
+          std::atoi(arguments[3].c_str()));
+    return 0;
+  }
   std::fprintf(stderr,
                "usage: gemmd_service_load throughput|latency|half_load GEMMD "
-               "ECHO\n       gemmd_service_load pauses|rows GEMMD\n");
+               "ECHO\n       gemmd_service_load pauses|rows|clients GEMMD\n"
+               "       gemmd_service_load large GEMMD ORDER TIMES\n");
   return 2;
 }
 

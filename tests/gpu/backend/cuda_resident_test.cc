@@ -262,6 +262,39 @@ TEST_F(CudaResidentTest, TakesHalfOfWhatIsFreeByDefault) {
   EXPECT_FALSE(device().AllocateResident(1).ok());
 }
 
+// One way at a time; the best of some, since the first also sets things up.
+TEST_F(CudaResidentTest, CopiesFromDeviceToDeviceAtItsSpeed) {
+  constexpr size_t kBytes = size_t{1} << 30;
+  Make({.resident_bytes = kBytes});
+  const int devices = static_cast<int>(backend_->devices().size());
+  if (devices < 2) GTEST_SKIP() << "there is one device";
+  std::vector<std::unique_ptr<ResidentMemory>> memory;
+  for (const auto& device : backend_->devices()) {
+    auto allocated = device->AllocateResident(kBytes);
+    ASSERT_TRUE(allocated.ok()) << allocated.status();
+    memory.push_back(*std::move(allocated));
+  }
+  for (int from = 0; from < devices; ++from) {
+    for (int to = 0; to < devices; ++to) {
+      if (from == to) continue;
+      double best = 0;
+      for (int i = 0; i < 5; ++i) {
+        std::latch done(1);
+        const MonotonicTime start = MonotonicClock::now();
+        backend_->devices()[to]->CopyFrom(*memory[from], *memory[to], 0, kBytes,
+                                          [&](const absl::Status& status) {
+                                            EXPECT_TRUE(status.ok()) << status;
+                                            done.count_down();
+                                          });
+        done.wait();
+        const double seconds = Seconds(MonotonicClock::now() - start);
+        best = std::max(best, kBytes / seconds / 1e9);
+      }
+      std::printf("%.1f GB/s from device %d to %d\n", best, from, to);
+    }
+  }
+}
+
 TEST_F(CudaResidentTest, CopiesFromDeviceToDevice) {
   Make({.resident_bytes = size_t{64} << 20});
   const TestProduct product({200, 300, 1}, 1, 0, random_);
@@ -271,11 +304,10 @@ TEST_F(CudaResidentTest, CopiesFromDeviceToDevice) {
       ResidentIo target(*backend_, static_cast<int>(to));
       const auto matrix = source.Put(product.c);
       const auto copy = target.Put(200, 300, nullptr);
-      auto& memory =
-          const_cast<ResidentMemory&>(*copy->memory(static_cast<int>(to)));
+      const ResidentMemory& memory = *copy->memory(static_cast<int>(to));
       std::latch done(1);
       backend_->devices()[to]->CopyFrom(*matrix->memory(static_cast<int>(from)),
-                                        memory,
+                                        memory, 0, memory.size(),
                                         [&](const absl::Status& status) {
                                           EXPECT_TRUE(status.ok()) << status;
                                           done.count_down();
