@@ -14,7 +14,6 @@ import os
 import pathlib
 import random
 import re
-import signal
 import subprocess
 import tempfile
 import threading
@@ -184,7 +183,6 @@ def main():
                 "--queue-max-requests", "256", "--matrix-ttl", "2s",
                 "--log-level", "error") as server:
             Soak(server, socket, options.seconds, seed).run()
-            server.signal(signal.SIGTERM)
             code = server.stop()
             assert code == 0, f"gemmd ended with {code}: {server.log()}"
 
