@@ -25,8 +25,9 @@ Call::Call(Parts&& parts) : parts_(std::move(parts)) {
 void Call::Begin(grpc::CompletionQueue* queue) {
   std::lock_guard<std::mutex> lock(mu_);
   queue_ = queue;
-  if (cancelled_) {
-    WakeAfter(absl::ZeroDuration());
+  attempts_ = parts_.attempts;
+  if (cancelled_ || parts_.delay > absl::ZeroDuration()) {
+    WakeAfter(cancelled_ ? absl::ZeroDuration() : parts_.delay);
   } else {
     BeginAttempt();
   }

@@ -46,6 +46,11 @@ class Call {
     grpc::ByteBuffer request;
     LentMemory lent;  // what `request` refers to
     Done done;        // called by Deliver, once
+
+    // Tries that were made before, elsewhere, and how long to wait for the
+    // next.
+    int attempts = 0;
+    absl::Duration delay = absl::ZeroDuration();
   };
   explicit Call(Parts&& parts);
   Call(const Call&) = delete;

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "client/async_product.h"
 #include "client/digest.h"
 #include "client/operation.h"
 #include "client/options_check.h"
@@ -22,81 +23,10 @@
 #include "grpc/health/v1/health.pb.h"
 
 namespace gemmd {
-namespace {
 
-using client::Call;
 using client::Operation;
 using client::Product;
 using client::Session;
-
-// A product that nobody waits for. Its thread is the call queue's while it is
-// one request, and one of the background's when it takes more.
-class AsyncProduct : public std::enable_shared_from_this<AsyncProduct> {
- public:
-  using Done = absl::AnyInvocable<void(absl::StatusOr<SgemmAnswer>)>;
-
-  AsyncProduct(Session* session, const SgemmCall& call,
-               std::shared_ptr<Operation> operation, Done done)
-      : session_(session),
-        operation_(std::move(operation)),
-        product_(std::in_place, session, call, operation_.get()),
-        done_(std::move(done)) {}
-
-  void Begin();
-
- private:
-  void BeginRequest();
-  void Ended(absl::StatusOr<SgemmAnswer> answer);
-
-  Session* const session_;
-  const std::shared_ptr<Operation> operation_;
-  std::optional<Product> product_;  // until it has ended
-  Done done_;
-  std::optional<Operation::Step> request_;
-};
-
-void AsyncProduct::Begin() {
-  session_->Enter(operation_);
-  absl::Status status = product_->Prepare();
-  if (status.ok() && product_->IsOneRequest()) return BeginRequest();
-  session_->background().Run([self = shared_from_this(), status] {
-    self->Ended(status.ok() ? self->product_->Run()
-                            : absl::StatusOr<SgemmAnswer>(status));
-  });
-}
-
-void AsyncProduct::BeginRequest() {
-  Call::Parts parts =
-      session_->CallParts("/gemmd.v1.GemmService/Sgemm", operation_.get());
-  parts.request = product_->Encode(&parts.lent);
-  parts.done = [self = shared_from_this()](
-                   absl::StatusOr<grpc::ByteBuffer> result, int attempts) {
-    self->request_.reset();
-    absl::StatusOr<SgemmAnswer> answer =
-        result.ok() ? self->product_->Decode(*std::move(result), attempts)
-                    : absl::StatusOr<SgemmAnswer>(result.status());
-    if (!self->product_->MayRestore(answer.status())) {
-      return self->Ended(std::move(answer));
-    }
-    self->session_->background().Run([self, failed = answer.status()] {
-      self->Ended(self->product_->Run(failed));
-    });
-  };
-  auto call = std::make_shared<Call>(std::move(parts));
-  request_.emplace(operation_.get(), [call = std::weak_ptr<Call>(call)] {
-    if (const auto running = call.lock()) running->Cancel();
-  });
-  session_->queue().Begin(std::move(call));
-}
-
-void AsyncProduct::Ended(absl::StatusOr<SgemmAnswer> answer) {
-  done_(std::move(answer));
-  done_ = nullptr;
-  product_.reset();  // drops what it had on the server
-  session_->Leave(operation_);
-}
-
-}  // namespace
 
 SgemmHandle::SgemmHandle(std::shared_ptr<Operation> operation)
     : operation_(std::move(operation)) {}
@@ -133,8 +63,8 @@ SgemmHandle Client::SgemmAsync(
     absl::AnyInvocable<void(absl::StatusOr<SgemmAnswer>)> done) {
   auto operation = std::make_shared<Operation>(
       call.timeout.value_or(session_->options().timeout));
-  std::make_shared<AsyncProduct>(session_.get(), call, operation,
-                                 std::move(done))
+  std::make_shared<client::AsyncProduct>(session_.get(), call, operation,
+                                         std::move(done))
       ->Begin();
   return SgemmHandle(std::move(operation));
 }

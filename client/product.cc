@@ -16,6 +16,8 @@ namespace {
 
 // Any server takes this much in a message.
 constexpr uint64_t kAlwaysInline = uint64_t{1} << 20;
+// Of the numbers, each way. Above, an item costs no less than a call.
+constexpr uint64_t kMaxStreamed = uint64_t{64} << 10;
 // Of a message, for everything but the numbers.
 constexpr uint64_t kMessageRoom = 4096;
 // What is uploaded for one product lives so long if its client dies.
@@ -114,12 +116,20 @@ bool Product::IsOneRequest() const {
   const std::optional<ServerInfo::Limits> limits = session_->KnownLimits();
   const uint64_t limit =
       limits.has_value() ? InlineLimit(*limits) : kAlwaysInline;
+  return LargestMessage() <= limit;
+}
+
+bool Product::IsSmall() const {
+  return !call_.resident_output.has_value() && LargestMessage() <= kMaxStreamed;
+}
+
+uint64_t Product::LargestMessage() const {
   const uint64_t request =
       InlineBytes(call_.a) + InlineBytes(call_.b) + InlineBytes(call_.c);
   const uint64_t answer = call_.resident_output.has_value() || IsOutputShared()
                               ? 0
                               : sizeof(float) * size_.m * size_.n;
-  return std::max(request, answer) <= limit;
+  return std::max(request, answer);
 }
 
 grpc::ByteBuffer Product::Encode(LentMemory* lent) {

@@ -37,6 +37,10 @@ class Product {
   // Whether one request will do, as far as can be told without asking.
   bool IsOneRequest() const;
 
+  // Whether that is small both ways and leaves nothing on the server, so that
+  // it may go as an item of a stream.
+  bool IsSmall() const;
+
   // That request, to Sgemm.
   grpc::ByteBuffer Encode(LentMemory* lent);
 
@@ -69,6 +73,7 @@ class Product {
 
   void DrawCheck();
   uint64_t InlineBytes(const Operand& x) const;
+  uint64_t LargestMessage() const;
   bool IsOutputShared() const;
   void NoteShared(const MatrixView& x);
   absl::Status Fit();

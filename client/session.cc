@@ -48,6 +48,10 @@ Session::Session(const ClientOptions& options)
       connections_(options) {
   for (int i = 0; i < connections_.size(); ++i) {
     queues_.push_back(std::make_unique<CallQueue>());
+    if (options.stream_small_products) {
+      streams_.push_back(
+          std::make_unique<ProductStream>(&connections_, &identity_));
+    }
   }
   background_.emplace();
 }
@@ -60,12 +64,19 @@ void Session::End() {
     ended_ = true;
   }
   background_.reset();
+  streams_.clear();
   queues_.clear();
 }
 
 CallQueue& Session::queue() {
   const size_t turn = next_queue_.fetch_add(1, std::memory_order_relaxed);
   return *queues_[turn % queues_.size()];
+}
+
+ProductStream* Session::stream() {
+  if (streams_.empty()) return nullptr;
+  const size_t turn = next_queue_.fetch_add(1, std::memory_order_relaxed);
+  return streams_[turn % streams_.size()].get();
 }
 
 void Session::Enter(std::shared_ptr<Operation> operation) {

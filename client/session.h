@@ -22,6 +22,7 @@
 #include "client/connections.h"
 #include "client/identity.h"
 #include "client/operation.h"
+#include "client/product_stream.h"
 #include "client/shared_blocks.h"
 #include "gemmd/client.h"
 
@@ -49,6 +50,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // One of the threads that drive asynchronous calls; there are as many as
   // connections, and they take turns.
   CallQueue& queue();
+  // Likewise for small products; null unless the options ask for streams.
+  ProductStream* stream();
   Background& background() { return *background_; }
 
   // Around an asynchronous operation, callback included.
@@ -85,6 +88,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Until End.
   std::vector<std::unique_ptr<CallQueue>> queues_;
+  std::vector<std::unique_ptr<ProductStream>> streams_;
   std::atomic<size_t> next_queue_ = 0;  // a counter, orders nothing
   std::optional<Background> background_;
 };

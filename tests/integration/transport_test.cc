@@ -150,23 +150,28 @@ class TransportTest : public ::testing::TestWithParam<Transport> {
   std::unique_ptr<Client> client_;
 };
 
-TEST_P(TransportTest, MultipliesInlineOneByOneAndManyAtOnce) {
+TEST_P(TransportTest, MultipliesInlineOneByOneAndManyAtOnceAndOnStreams) {
+  ClientOptions streaming = server_->options();
+  streaming.stream_small_products = true;
+  auto on_streams = Client::Create(streaming);
+  ASSERT_TRUE(on_streams.ok()) << on_streams.status();
   const Matrix a = RandomMatrix(17, 90);
   const Matrix b = RandomMatrix(90, 33);
   const auto alone = client_->Sgemm({.a = a.view(), .b = b.view()});
   ASSERT_TRUE(alone.ok()) << alone.status();
   EXPECT_TRUE(alone->verified);
-  constexpr int kCalls = 16;
+  constexpr int kCalls = 32;
   absl::BlockingCounter left(kCalls);
   for (int i = 0; i < kCalls; ++i) {
-    client_->SgemmAsync({.a = a.view(), .b = b.view()},
-                        [&](absl::StatusOr<SgemmAnswer> answer) {
-                          EXPECT_TRUE(answer.ok()) << answer.status();
-                          if (answer.ok()) {
-                            EXPECT_TRUE(SameBits(answer->c, alone->c));
-                          }
-                          left.DecrementCount();
-                        });
+    Client* const client = i % 2 == 0 ? client_.get() : on_streams->get();
+    client->SgemmAsync({.a = a.view(), .b = b.view()},
+                       [&](absl::StatusOr<SgemmAnswer> answer) {
+                         EXPECT_TRUE(answer.ok()) << answer.status();
+                         if (answer.ok()) {
+                           EXPECT_TRUE(SameBits(answer->c, alone->c));
+                         }
+                         left.DecrementCount();
+                       });
   }
   left.Wait();
 }

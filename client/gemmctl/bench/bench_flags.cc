@@ -66,6 +66,8 @@ void AddPace(CLI::App* app, BenchOptions* to) {
          "Open loop: products a second, or a range of them")
       ->type_name("R|RANGE")
       ->excludes("--concurrency");
+  app->add_flag("--stream", to->stream,
+                "Small products as items of a stream, not as calls");
   app->add_flag("--poisson", to->poisson,
                 "With --rate: random arrivals, not evenly spaced ones")
       ->needs("--rate");

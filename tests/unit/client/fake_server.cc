@@ -47,6 +47,34 @@ absl::Status FakeServer::Run(grpc::ServerContext& context,
   return absl::OkStatus();
 }
 
+grpc::Status FakeServer::SgemmStream(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<v1::SgemmStreamResponse, v1::SgemmStreamRequest>*
+        stream) {
+  NoteCaller("SgemmStream", *context);
+  bool breaks = false;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    ++seen_.streams;
+    breaks = breaking_streams_-- > 0;
+  }
+  v1::SgemmStreamRequest item;
+  while (stream->Read(&item)) {
+    if (breaks) return ToGrpcStatus(absl::UnavailableError("broken"));
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      ++seen_.streamed;
+    }
+    v1::SgemmStreamResponse answer;
+    answer.set_sequence(item.sequence());
+    const absl::Status status =
+        Run(*context, item.request(), answer.mutable_response());
+    if (!status.ok()) *answer.mutable_error() = ToRpcStatus(status);
+    stream->Write(answer);
+  }
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeServer::UploadMatrix(
     grpc::ServerContext* context,
     grpc::ServerReader<v1::UploadMatrixRequest>* reader,

@@ -112,7 +112,9 @@ class FakeServer final : public v1::GemmService::Service {
 
   // What came over the wire, of all calls.
   struct Seen {
-    int uploads = 0;  // streams
+    int uploads = 0;   // streams
+    int streams = 0;   // of products
+    int streamed = 0;  // products on them
     int downloads = 0;
     int info_calls = 0;
     uint64_t uploaded_bytes = 0;
@@ -136,6 +138,12 @@ class FakeServer final : public v1::GemmService::Service {
   void LoseAnswers(int times) {
     std::lock_guard<std::mutex> lock(mu_);
     lost_answers_ = times;
+  }
+
+  // The next streams of products break when their first item has come.
+  void BreakStreams(int times) {
+    std::lock_guard<std::mutex> lock(mu_);
+    breaking_streams_ = times;
   }
 
   // All matrices are lost at these requests (Sgemm and Download, from 1 on).
@@ -201,6 +209,11 @@ class FakeServer final : public v1::GemmService::Service {
   absl::Status Run(grpc::ServerContext& context, v1::SgemmRequest request,
                    v1::SgemmResponse* response);
 
+  grpc::Status SgemmStream(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::SgemmStreamResponse, v1::SgemmStreamRequest>*
+          stream) final;
+
   grpc::Status UploadMatrix(grpc::ServerContext* context,
                             grpc::ServerReader<v1::UploadMatrixRequest>* reader,
                             v1::UploadMatrixResponse* response) final;
@@ -255,6 +268,7 @@ class FakeServer final : public v1::GemmService::Service {
   Seen seen_;                                          // guarded by mu_
   int failing_uploads_ = 0;                            // guarded by mu_
   absl::Status upload_error_;                          // guarded by mu_
+  int breaking_streams_ = 0;                           // guarded by mu_
   int lost_answers_ = 0;                               // guarded by mu_
   std::set<int> losses_;                               // guarded by mu_
   int requests_ = 0;                                   // guarded by mu_
