@@ -198,6 +198,46 @@ __device__ __forceinline__ void LeaveSlice(const float4 (&sums)[kPieces],
   if (threadIdx.x == 0) sm90::SetFlag(p.flags + flag, p.launch);
 }
 
+// The end of a block: adds the sums of its warps up, which they have left in
+// shared memory, then those of the slices, and writes C.
+template <int kRows>
+__device__ __forceinline__ void FinishTile(const float* shared_sums,
+                                           const SkinnyRows<kRows>& rows,
+                                           const SkinnyProblem& p, int64_t tile,
+                                           int64_t pass, int slice) {
+  using Shape = SkinnyShape<kRows>;
+  using Sums = typename Shape::Sums;
+  constexpr int kWarps = kSkinnyThreads / 32;
+  float4 pieces[Shape::kPieces];
+#pragma unroll
+  for (int i = 0; i < Shape::kPieces; ++i) {
+    const int at = i * kSkinnyThreads + threadIdx.x;
+    pieces[i] = Sums::Four(shared_sums, at / 16, at % 16 * 4);
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w) {
+      Add(pieces[i], Sums::Four(shared_sums + w * Shape::kSumFloats, at / 16,
+                                at % 16 * 4));
+    }
+  }
+
+  const int64_t col = tile * kSkinnyTileN;
+  const int64_t first_flag = (tile * p.passes + pass) * (p.plan.slices - 1);
+  if (slice + 1 < p.plan.slices) {
+    LeaveSlice(pieces, p, first_flag + slice);
+    return;
+  }
+  if (slice > 0) AddSlices(pieces, p, first_flag);
+#pragma unroll
+  for (int i = 0; i < Shape::kPieces; ++i) {
+    const int at = i * kSkinnyThreads + threadIdx.x;
+    float* const c = rows.c[at / 16];
+    const int64_t left = p.n - col - at % 16 * 4;
+    if (c != nullptr && left > 0) {
+      WriteFour(c + at % 16 * 4, left, pieces[i], p.alpha, p.beta);
+    }
+  }
+}
+
 template <int kRows, bool kTransposeB>
 __global__ void __launch_bounds__(kSkinnyThreads, 2)
     Skinny(const __grid_constant__ SkinnyProblem p) {
@@ -284,34 +324,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2)
     }
   }
   __syncthreads();
-  float4 pieces[Shape::kPieces];
-#pragma unroll
-  for (int i = 0; i < Shape::kPieces; ++i) {
-    const int at = i * kSkinnyThreads + threadIdx.x;
-    pieces[i] = Sums::Four(shared_sums, at / 16, at % 16 * 4);
-#pragma unroll
-    for (int w = 1; w < kWarps; ++w) {
-      Add(pieces[i], Sums::Four(shared_sums + w * Shape::kSumFloats, at / 16,
-                                at % 16 * 4));
-    }
-  }
-
-  // The sums of the slices, and C.
-  const int64_t first_flag = (tile * p.passes + pass) * (p.plan.slices - 1);
-  if (slice + 1 < p.plan.slices) {
-    LeaveSlice(pieces, p, first_flag + slice);
-    return;
-  }
-  if (slice > 0) AddSlices(pieces, p, first_flag);
-#pragma unroll
-  for (int i = 0; i < Shape::kPieces; ++i) {
-    const int at = i * kSkinnyThreads + threadIdx.x;
-    float* const c = rows.c[at / 16];
-    const int64_t left = p.n - col - at % 16 * 4;
-    if (c != nullptr && left > 0) {
-      WriteFour(c + at % 16 * 4, left, pieces[i], p.alpha, p.beta);
-    }
-  }
+  FinishTile<kRows>(shared_sums, rows, p, tile, pass, slice);
 }
 
 }  // namespace gemmd

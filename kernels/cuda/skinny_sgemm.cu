@@ -20,6 +20,8 @@
 #include "kernels/cuda/ladder.h"
 #include "kernels/cuda/pack_matrix.h"
 #include "kernels/cuda/skinny_kernel.cuh"
+#include "kernels/cuda/skinny_sgemm.h"
+#include "kernels/cuda/skinny_warps_kernel.cuh"
 #include "kernels/cuda/sm90_ffma.h"
 #include "kernels/cuda/table_sgemm.h"
 
@@ -41,26 +43,27 @@ struct Function {
 };
 
 template <int kRows>
-Function FunctionOf() {
-  using Shape = SkinnyShape<kRows>;
+Function BlockRing() {
   return {kRows,
-          Shape::kRingBytes,
+          SkinnyShape<kRows>::kRingBytes,
           {reinterpret_cast<const void*>(&Skinny<kRows, false>),
            reinterpret_cast<const void*>(&Skinny<kRows, true>)}};
 }
-
-const std::array<Function, 4>& Functions() {
-  static const std::array<Function, 4> functions = {
-      FunctionOf<8>(), FunctionOf<16>(), FunctionOf<32>(),
-      FunctionOf<kSkinnyMaxRows>()};
-  return functions;
+template <int kRows>
+Function WarpRings() {
+  return {kRows,
+          SkinnyWarpsShape<kRows>::kRingBytes,
+          {reinterpret_cast<const void*>(&SkinnyWarps<kRows, false>),
+           reinterpret_cast<const void*>(&SkinnyWarps<kRows, true>)}};
 }
 
-const Function& FunctionFor(int64_t rows) {
-  for (const Function& f : Functions()) {
-    if (rows <= f.rows) return f;
+std::array<Function, 4> FunctionsOf(SkinnyWay way) {
+  if (way == SkinnyWay::kWarpRings) {
+    return {WarpRings<8>(), WarpRings<16>(), WarpRings<32>(),
+            WarpRings<kSkinnyMaxRows>()};
   }
-  return Functions().back();
+  return {BlockRing<8>(), BlockRing<16>(), BlockRing<32>(),
+          BlockRing<kSkinnyMaxRows>()};
 }
 
 // What products in one pass have in common.
@@ -85,8 +88,10 @@ Workspace LayOut(const SkinnyPlan& plan, int64_t passes, int rows) {
 
 class SkinnySgemm final : public SgemmKernel {
  public:
-  SkinnySgemm(KernelInfo info, int sm_count)
-      : SgemmKernel(std::move(info)), sm_count_(sm_count) {}
+  SkinnySgemm(KernelInfo info, SkinnyWay way, int sm_count)
+      : SgemmKernel(std::move(info)),
+        functions_(FunctionsOf(way)),
+        sm_count_(sm_count) {}
 
   absl::Status Supports(const SgemmArgs& args) const override {
     const GemmShape& s = args.shape;
@@ -149,6 +154,13 @@ class SkinnySgemm final : public SgemmKernel {
   }
 
  private:
+  const Function& FunctionFor(int64_t rows) const {
+    for (const Function& f : functions_) {
+      if (rows <= f.rows) return f;
+    }
+    return functions_.back();
+  }
+
   static constexpr int64_t kRowsOfAll = kMaxPassesCut * kSkinnyMaxRows;
 
   // Products that have one B: the large ones alone, the rows of all others
@@ -244,17 +256,22 @@ class SkinnySgemm final : public SgemmKernel {
     return status;
   }
 
+  const std::array<Function, 4> functions_;
   const int sm_count_;
 };
 
 }  // namespace
 
 MadeKernel MakeSkinnySgemm(KernelInfo info) {
+  return MakeSkinnySgemm(std::move(info), kSkinnyWay);
+}
+
+MadeKernel MakeSkinnySgemm(KernelInfo info, SkinnyWay way) {
   int device = 0;
   int sm_count = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device);
-  for (const Function& f : Functions()) {
+  for (const Function& f : FunctionsOf(way)) {
     for (const void* kernel : f.kernel) {
       absl::Status runs = CheckKernelRuns(kernel);
       if (!runs.ok()) return runs;
@@ -267,7 +284,7 @@ MadeKernel MakeSkinnySgemm(KernelInfo info) {
                        " bytes of shared memory; the CUDA device has less"));
     }
   }
-  return std::make_unique<const SkinnySgemm>(std::move(info), sm_count);
+  return std::make_unique<const SkinnySgemm>(std::move(info), way, sm_count);
 }
 
 }  // namespace gemmd
