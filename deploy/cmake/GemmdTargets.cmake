@@ -20,6 +20,7 @@ function(gemmd_compile_options target)
       "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall>")
   endif()
   if(GEMMD_SANITIZE)
+    target_compile_definitions(${target} PRIVATE GEMMD_SANITIZED)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${GEMMD_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
     target_link_options(${target} PRIVATE -fsanitize=${GEMMD_SANITIZE})

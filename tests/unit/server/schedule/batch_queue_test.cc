@@ -564,7 +564,7 @@ class BatchQueueAgainstModel : public BatchQueueTest {
 
 // A sanitizer looks for races and bad memory, which show in fewer histories,
 // and makes each ten times slower.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef GEMMD_SANITIZED
 constexpr int kLength = 4;
 constexpr int kRounds = 30;
 #else
