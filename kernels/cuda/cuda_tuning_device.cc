@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/cublas_library.h"
 #include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/sampled_check.h"
 
 namespace gemmd {
@@ -24,18 +25,6 @@ constexpr int kMinGraphLaunches = 8;
 constexpr double kTimedUs = 3000;  // at most kMaxRuns, at least kMinRuns
 constexpr int kMinRuns = 5;
 constexpr int kMaxRuns = 20;
-
-struct CudaFree {
-  void operator()(void* p) const { cudaFree(p); }
-};
-using DeviceMemory = std::unique_ptr<void, CudaFree>;
-
-absl::StatusOr<DeviceMemory> Allocate(size_t bytes) {
-  void* p = nullptr;
-  absl::Status status = CudaStatus(cudaMalloc(&p, bytes), "cudaMalloc");
-  if (!status.ok()) return status;
-  return DeviceMemory(p);
-}
 
 class Event {
  public:
@@ -79,12 +68,12 @@ class DeviceClock final : public CudaTuningDevice {
 
   cudaStream_t stream_ = nullptr;
   int64_t l2_bytes_ = 0;
-  DeviceMemory inputs_;
-  DeviceMemory outputs_;
-  DeviceMemory worst_;
-  DeviceMemory cublas_workspace_;
+  DeviceBuffer inputs_;
+  DeviceBuffer outputs_;
+  DeviceBuffer worst_;
+  DeviceBuffer cublas_workspace_;
   CublasHandle cublas_;
-  DeviceMemory workspace_;
+  DeviceBuffer workspace_;
   size_t workspace_bytes_ = 0;
   // The products of launch i: products_ of them from i * products_ on, round
   // and round.
@@ -109,7 +98,7 @@ absl::Status DeviceClock::Init() {
        {std::pair(&inputs_, kInputBytes), std::pair(&outputs_, kOutputBytes),
         std::pair(&worst_, sizeof(uint32_t)),
         std::pair(&cublas_workspace_, kCublasWorkspaceBytes)}) {
-    auto allocated = Allocate(bytes);
+    auto allocated = AllocateDeviceBuffer(bytes);
     if (!allocated.ok()) return allocated.status();
     *memory = *std::move(allocated);
   }
@@ -263,7 +252,7 @@ absl::StatusOr<double> DeviceClock::MicrosecondsOf(const Launcher& launch,
   if (workspace_bytes > workspace_bytes_) {
     workspace_.reset();
     workspace_bytes_ = 0;
-    auto memory = Allocate(workspace_bytes);
+    auto memory = AllocateDeviceBuffer(workspace_bytes);
     if (!memory.ok()) return memory.status();
     workspace_ = *std::move(memory);
     workspace_bytes_ = workspace_bytes;

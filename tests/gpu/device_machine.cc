@@ -7,22 +7,11 @@
 
 #include "kernels/cuda/cublas_library.h"
 #include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/device_buffer.h"
 #include "tests/unit/kernels/test_machine.h"
 
 namespace gemmd {
 namespace {
-
-struct CudaFree {
-  void operator()(void* p) const { cudaFree(p); }
-};
-using DeviceMemory = std::unique_ptr<void, CudaFree>;
-
-absl::StatusOr<DeviceMemory> Allocate(size_t bytes) {
-  void* p = nullptr;
-  absl::Status status = CudaStatus(cudaMalloc(&p, bytes), "cudaMalloc");
-  if (!status.ok()) return status;
-  return DeviceMemory(p);
-}
 
 // A stream with cuBLAS's handle and workspace, as the server has them; one for
 // each thread of a test.
@@ -52,7 +41,7 @@ class Session {
         "cudaStreamCreate");
     const auto library = CublasLibrary::Get();
     if (!status.ok() || !library.ok()) return session;
-    auto workspace = Allocate(kCublasWorkspaceBytes);
+    auto workspace = AllocateDeviceBuffer(kCublasWorkspaceBytes);
     if (!workspace.ok()) return workspace.status();
     session->workspace_ = *std::move(workspace);
     auto handle = (*library)->CreateHandle(
@@ -63,7 +52,7 @@ class Session {
   }
 
   cudaStream_t stream_ = nullptr;
-  DeviceMemory workspace_;
+  DeviceBuffer workspace_;
   CublasHandle cublas_;
 };
 
@@ -76,7 +65,7 @@ class DeviceOperand {
     DeviceOperand copy;
     copy.offset_ = operand.offset;
     copy.size_ = operand.memory.size();
-    auto memory = Allocate(copy.bytes());
+    auto memory = AllocateDeviceBuffer(copy.bytes());
     if (!memory.ok()) return memory.status();
     copy.memory_ = *std::move(memory);
     absl::Status status = CudaStatus(
@@ -104,7 +93,7 @@ class DeviceOperand {
  private:
   size_t bytes() const { return size_ * sizeof(float); }
 
-  DeviceMemory memory_;
+  DeviceBuffer memory_;
   int64_t offset_ = 0;
   size_t size_ = 0;
 };
@@ -151,9 +140,9 @@ absl::StatusOr<std::vector<Operand>> RunKernel(
   }
   LaunchContext context = (*session)->context();
   context.workspace_bytes = kernel.WorkspaceBytes(batch);
-  DeviceMemory workspace;
+  DeviceBuffer workspace;
   if (context.workspace_bytes > 0) {
-    auto memory = Allocate(context.workspace_bytes);
+    auto memory = AllocateDeviceBuffer(context.workspace_bytes);
     if (!memory.ok()) return memory.status();
     workspace = *std::move(memory);
     context.workspace = workspace.get();
