@@ -71,7 +71,7 @@ class DownloadCall final : public Call {
   MethodCompletion<DownloadCall> written_{this, &DownloadCall::OnWritten};
 
   // Set by Begin.
-  std::shared_ptr<const ResidentMatrix> matrix_;
+  std::shared_ptr<const StoredMatrix> matrix_;
   MatrixRows rows_;
   size_t begin_ = 0;  // of the rows, in bytes of the matrix
   size_t end_of_rows_ = 0;

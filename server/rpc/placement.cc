@@ -6,7 +6,7 @@
 
 namespace gemmd {
 
-int ChooseDevice(std::span<const std::shared_ptr<ResidentMatrix>> matrices,
+int ChooseDevice(std::span<const std::shared_ptr<StoredMatrix>> matrices,
                  std::span<const double> outstanding, uint64_t turn,
                  bool copies) {
   const size_t devices = outstanding.size();

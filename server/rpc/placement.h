@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "server/store/resident_matrix.h"
+#include "server/store/stored_matrix.h"
 
 namespace gemmd {
 
@@ -17,7 +17,7 @@ namespace gemmd {
 // another. With `copies` false, of those that hold most of the bytes.
 //
 // Needs: at least one device; every matrix is on one of them.
-int ChooseDevice(std::span<const std::shared_ptr<ResidentMatrix>> matrices,
+int ChooseDevice(std::span<const std::shared_ptr<StoredMatrix>> matrices,
                  std::span<const double> outstanding, uint64_t turn,
                  bool copies = true);
 

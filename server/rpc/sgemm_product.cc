@@ -138,7 +138,7 @@ void SgemmProduct::PlaceOn(int device) {
   std::vector<int> devices;
   for (const RowPart& part : parts_) devices.push_back(part.device);
   if (devices.empty()) devices.push_back(device);
-  std::vector<std::pair<std::shared_ptr<ResidentMatrix>, int>> apart;
+  std::vector<std::pair<std::shared_ptr<StoredMatrix>, int>> apart;
   for (const auto& matrix : operands_) {
     for (const int to : devices) {
       if (matrix->data(to) == nullptr) apart.emplace_back(matrix, to);
@@ -207,7 +207,7 @@ absl::Status SgemmProduct::FindOperand(absl::string_view name,
                                        const OperandPlan& plan,
                                        TaskOperand& operand) {
   if (plan.matrix_id.empty()) return absl::OkStatus();
-  absl::StatusOr<std::shared_ptr<ResidentMatrix>> found =
+  absl::StatusOr<std::shared_ptr<StoredMatrix>> found =
       environment_->dependencies.store->Find(client_, plan.matrix_id);
   if (!found.ok()) return found.status();
   const auto& matrix = operands_.emplace_back(*std::move(found));

@@ -115,9 +115,9 @@ class SgemmProduct {
   Done done_;
   bool has_turn_ = false;
   std::string client_;  // of one with something resident
-  std::vector<std::shared_ptr<ResidentMatrix>> operands_;  // resident ones
-  std::vector<RowPart> parts_;  // of one that is split
-  bool may_copy_ = true;        // operands, to a device that has less to do
+  std::vector<std::shared_ptr<StoredMatrix>> operands_;  // resident ones
+  std::vector<RowPart> parts_;                           // of one that is split
+  bool may_copy_ = true;  // operands, to a device that has less to do
   std::unique_ptr<PendingOutput> output_;
   std::vector<std::unique_ptr<PendingOutput>> part_outputs_;
   std::string output_id_;

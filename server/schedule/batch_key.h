@@ -16,7 +16,7 @@ struct BatchKey {
   const SgemmKernel* kernel = nullptr;
   int device = kAnyDevice;
   GemmShape shape;
-  const ResidentMatrix* b = nullptr;  // its tasks keep it alive
+  const StoredMatrix* b = nullptr;  // its tasks keep it alive
   // Tasks of this key are one launch, else they run back to back on one lease,
   // which still saves the hand-overs between them.
   bool fused = false;

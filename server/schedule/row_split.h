@@ -14,7 +14,7 @@
 #include "server/mutex.h"
 #include "server/schedule/batch_scheduler.h"
 #include "server/schedule/task.h"
-#include "server/store/resident_matrix.h"
+#include "server/store/stored_matrix.h"
 
 namespace gemmd {
 
@@ -26,7 +26,7 @@ struct RowPart {
   // For a resident C that lives on another device: where these rows are made,
   // a matrix of `rows` rows on `device` and of nobody else. Null: they are made
   // where they belong.
-  std::shared_ptr<ResidentMatrix> output;
+  std::shared_ptr<StoredMatrix> output;
 };
 
 // The parts of a product of `min_flops` or more, part i on device i, as equal

@@ -14,7 +14,7 @@
 #include "server/execute/host_slice.h"
 #include "server/execute/staging.h"
 #include "server/monotonic_time.h"
-#include "server/store/resident_matrix.h"
+#include "server/store/stored_matrix.h"
 
 namespace gemmd {
 
@@ -33,12 +33,12 @@ struct StageSeconds {
 // Where an operand lies: in its task's input block, unless one of the two below
 // is set.
 struct TaskOperand {
-  size_t offset = 0;                               // bytes; a multiple of 256
-  int64_t leading_dimension = 0;                   // elements
-  std::shared_ptr<const ResidentMatrix> resident;  // packed
+  size_t offset = 0;                             // bytes; a multiple of 256
+  int64_t leading_dimension = 0;                 // elements
+  std::shared_ptr<const StoredMatrix> resident;  // packed
   std::shared_ptr<OperandForm> form;  // of `resident` for the task's kernel, on
                                       // the task's device; null: none is kept
-  size_t resident_offset = 0;  // bytes into it, of a part; likewise
+  size_t resident_offset = 0;         // bytes into it, of a part; likewise
   HostSlice shared;
 };
 
@@ -61,7 +61,7 @@ struct TaskSpec {
   TaskOperand c;
   StagingBuffer input;
   StagingBuffer output;
-  std::shared_ptr<ResidentMatrix> output_resident;  // of nobody else yet
+  std::shared_ptr<StoredMatrix> output_resident;  // of nobody else yet
   size_t output_offset = 0;  // bytes into it, of a part; likewise
   HostSlice output_shared;
   int64_t output_leading_dimension = 0;  // of output_shared, in elements

@@ -42,7 +42,7 @@ std::vector<size_t> DeviceBytes(const MatrixStoreOptions& options,
 class Output : public PendingOutput {
  public:
   Output(DeviceMatrixStore& store, absl::string_view client, std::string id,
-         std::shared_ptr<ResidentMatrix> matrix,
+         std::shared_ptr<StoredMatrix> matrix,
          std::optional<MonotonicDuration> ttl)
       : store_(store),
         client_(client),
@@ -50,7 +50,7 @@ class Output : public PendingOutput {
         matrix_(std::move(matrix)),
         ttl_(ttl) {}
   const std::string& id() const override { return id_; }
-  const std::shared_ptr<ResidentMatrix>& matrix() const override {
+  const std::shared_ptr<StoredMatrix>& matrix() const override {
     return matrix_;
   }
   void Commit() override { store_.Publish(client_, id_, matrix_, ttl_); }
@@ -59,7 +59,7 @@ class Output : public PendingOutput {
   DeviceMatrixStore& store_;
   const std::string client_;
   const std::string id_;
-  const std::shared_ptr<ResidentMatrix> matrix_;
+  const std::shared_ptr<StoredMatrix> matrix_;
   const std::optional<MonotonicDuration> ttl_;
 };
 
@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<MatrixUpload>> DeviceMatrixStore::Join(
     return std::make_unique<UploadStream>(
         *this, incoming->second, RowRange{spec.first_row, spec.row_count});
   }
-  const ResidentMatrix* const named = book_.Peek(spec.client, spec.id);
+  const StoredMatrix* const named = book_.Peek(spec.client, spec.id);
   const bool other = named != nullptr &&
                      (spec.digest.empty() ||
                       book_.DigestOf(spec.client, spec.id) != spec.digest ||
@@ -217,7 +217,7 @@ void DeviceMatrixStore::Drop(const std::shared_ptr<IncomingMatrix>& matrix) {
   }
 }
 
-absl::StatusOr<std::shared_ptr<ResidentMatrix>> DeviceMatrixStore::Find(
+absl::StatusOr<std::shared_ptr<StoredMatrix>> DeviceMatrixStore::Find(
     absl::string_view client, absl::string_view id) {
   MutexLock lock(&mu_);
   auto matrix = book_.Find(client, id, MonotonicClock::now());
@@ -240,7 +240,7 @@ absl::StatusOr<std::unique_ptr<PendingOutput>> DeviceMatrixStore::BeginOutput(
     if (incoming_.contains({owner, std::string(id)})) {
       return MatrixIncompleteError(id);
     }
-    const ResidentMatrix* const old = book_.Peek(client, id);
+    const StoredMatrix* const old = book_.Peek(client, id);
     if (old != nullptr && (old->rows() != rows || old->cols() != cols)) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the output \"", id, "\" is a matrix of ", old->rows(), " x ",
@@ -252,12 +252,12 @@ absl::StatusOr<std::unique_ptr<PendingOutput>> DeviceMatrixStore::BeginOutput(
   if (!memory.ok()) return memory.status();
   return std::make_unique<Output>(
       *this, client, id.empty() ? MintId() : std::string(id),
-      std::make_shared<ResidentMatrix>(rows, cols, *std::move(memory)), *lives);
+      std::make_shared<StoredMatrix>(rows, cols, *std::move(memory)), *lives);
 }
 
 void DeviceMatrixStore::Publish(const std::string& client,
                                 const std::string& id,
-                                std::shared_ptr<ResidentMatrix> matrix,
+                                std::shared_ptr<StoredMatrix> matrix,
                                 std::optional<MonotonicDuration> ttl) {
   MatrixBook::Replaced replaced;
   std::shared_ptr<IncomingMatrix> incoming;

@@ -32,18 +32,18 @@ class DeviceMatrixStore : public MatrixStore {
 
   absl::StatusOr<std::unique_ptr<MatrixUpload>> BeginUpload(
       const UploadSpec& spec) override;
-  absl::StatusOr<std::shared_ptr<ResidentMatrix>> Find(
+  absl::StatusOr<std::shared_ptr<StoredMatrix>> Find(
       absl::string_view client, absl::string_view id) override;
   absl::StatusOr<std::unique_ptr<PendingOutput>> BeginOutput(
       absl::string_view client, absl::string_view id, int64_t rows,
       int64_t cols, std::optional<absl::Duration> ttl, int device) override;
-  void CopyTo(std::shared_ptr<ResidentMatrix> matrix, int device,
+  void CopyTo(std::shared_ptr<StoredMatrix> matrix, int device,
               Copied done) override;
   std::shared_ptr<OperandForm> KeepForm(
       absl::string_view client,
-      const std::shared_ptr<const ResidentMatrix>& matrix, int device,
+      const std::shared_ptr<const StoredMatrix>& matrix, int device,
       const PreparedSgemm& kernel, KDirection k) override;
-  void Read(std::shared_ptr<const ResidentMatrix> matrix, size_t offset,
+  void Read(std::shared_ptr<const StoredMatrix> matrix, size_t offset,
             StagingBuffer to, Device::CopyDone done) override;
   std::vector<MatrixInfo> List(absl::string_view client) override;
   absl::Status Delete(absl::string_view client, absl::string_view id) override;
@@ -65,7 +65,7 @@ class DeviceMatrixStore : public MatrixStore {
 
   // Of a pending output.
   void Publish(const std::string& client, const std::string& id,
-               std::shared_ptr<ResidentMatrix> matrix,
+               std::shared_ptr<StoredMatrix> matrix,
                std::optional<MonotonicDuration> ttl);
 
  private:
@@ -96,7 +96,7 @@ class DeviceMatrixStore : public MatrixStore {
              StoreUse use) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status MakeRoomForAName() ABSL_LOCKS_EXCLUDED(mu_);
 
-  void EndCopyTo(const std::shared_ptr<ResidentMatrix>& matrix, int device,
+  void EndCopyTo(const std::shared_ptr<StoredMatrix>& matrix, int device,
                  std::unique_ptr<ResidentMemory> memory, absl::Status status);
   // What a client is told of a copy, and the observer of a fault.
   absl::Status CopyStatus(int device, const absl::Status& status);
@@ -118,7 +118,7 @@ class DeviceMatrixStore : public MatrixStore {
   // No id is both here and in the book.
   Incoming incoming_ ABSL_GUARDED_BY(mu_);
   // Who waits for a matrix to come to a device.
-  std::map<std::pair<const ResidentMatrix*, int>, std::vector<Copied>> copies_
+  std::map<std::pair<const StoredMatrix*, int>, std::vector<Copied>> copies_
       ABSL_GUARDED_BY(mu_);
   int copying_ ABSL_GUARDED_BY(mu_) = 0;  // devices still call us so often
   CondVar copied_;

@@ -27,8 +27,8 @@ IncomingMatrix::IncomingMatrix(const UploadSpec& spec, MonotonicDuration ttl,
       whole_digest_(digest_.empty()
                         ? nullptr
                         : std::make_unique<MatrixDigest>(bytes(), digest_)),
-      matrix_(
-          std::make_shared<ResidentMatrix>(rows_, cols_, std::move(memory))) {}
+      matrix_(std::make_shared<StoredMatrix>(rows_, cols_, std::move(memory))) {
+}
 
 absl::Status IncomingMatrix::CheckSame(const UploadSpec& spec) const {
   if (spec.rows != rows_ || spec.cols != cols_) {
@@ -99,7 +99,7 @@ bool IncomingMatrix::DigestMatches() const {
   return whole_digest_ == nullptr || whole_digest_->Matches();
 }
 
-std::shared_ptr<ResidentMatrix> IncomingMatrix::TakeMatrix() {
+std::shared_ptr<StoredMatrix> IncomingMatrix::TakeMatrix() {
   MutexLock lock(&mu_);
   return std::move(matrix_);
 }

@@ -14,7 +14,7 @@
 #include "server/mutex.h"
 #include "server/store/matrix_digest.h"
 #include "server/store/matrix_store.h"
-#include "server/store/resident_matrix.h"
+#include "server/store/stored_matrix.h"
 
 namespace gemmd {
 
@@ -63,7 +63,7 @@ class IncomingMatrix {
   bool DigestMatches() const;
 
   // The whole, once; null after that.
-  std::shared_ptr<ResidentMatrix> TakeMatrix() ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<StoredMatrix> TakeMatrix() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Streams are to stop: the matrix has been given up.
   void Drop() ABSL_LOCKS_EXCLUDED(mu_);
@@ -91,7 +91,7 @@ class IncomingMatrix {
   const std::unique_ptr<MatrixDigest> whole_digest_;  // null: not told
 
   mutable Mutex mu_;
-  std::shared_ptr<ResidentMatrix> matrix_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<StoredMatrix> matrix_ ABSL_GUARDED_BY(mu_);
   // Of streams that carry some, by the first; they do not overlap.
   std::map<int64_t, Rows> ranges_ ABSL_GUARDED_BY(mu_);
   int64_t rows_arrived_ ABSL_GUARDED_BY(mu_) = 0;

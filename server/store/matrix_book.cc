@@ -47,8 +47,8 @@ MatrixBook::Matrix MatrixBook::Find(absl::string_view client,
   return name->holding->matrix;
 }
 
-const ResidentMatrix* MatrixBook::Peek(absl::string_view client,
-                                       absl::string_view id) const {
+const StoredMatrix* MatrixBook::Peek(absl::string_view client,
+                                     absl::string_view id) const {
   const Name* const name = FindName(client, id);
   return name == nullptr ? nullptr : name->holding->matrix.get();
 }
@@ -74,7 +74,7 @@ bool MatrixBook::AddName(absl::string_view client, absl::string_view id,
   const auto [begin, end] =
       owner->second.by_digest.equal_range(std::string(digest));
   const auto found = std::find_if(begin, end, [&](const auto& entry) {
-    const ResidentMatrix& matrix = *entry.second->matrix;
+    const StoredMatrix& matrix = *entry.second->matrix;
     return matrix.rows() == rows && matrix.cols() == cols;
   });
   if (found == end) return false;

@@ -14,7 +14,7 @@
 
 #include "absl/strings/string_view.h"
 #include "server/monotonic_time.h"
-#include "server/store/resident_matrix.h"
+#include "server/store/stored_matrix.h"
 
 namespace gemmd {
 
@@ -29,15 +29,15 @@ namespace gemmd {
 // next_expiry() has come. Thread-compatible.
 class MatrixBook {
  public:
-  using Matrix = std::shared_ptr<ResidentMatrix>;
+  using Matrix = std::shared_ptr<StoredMatrix>;
 
   // The matrix, used now; null if there is none.
   Matrix Find(absl::string_view client, absl::string_view id,
               MonotonicTime now);
 
   // Looks without using it.
-  const ResidentMatrix* Peek(absl::string_view client,
-                             absl::string_view id) const;
+  const StoredMatrix* Peek(absl::string_view client,
+                           absl::string_view id) const;
   // Its digest; empty where it is not known or the id is not.
   std::string DigestOf(absl::string_view client, absl::string_view id) const;
 
@@ -92,7 +92,7 @@ class MatrixBook {
   // A client's names, in order of id.
   struct Row {
     std::string id;
-    const ResidentMatrix* matrix;  // valid until the book changes
+    const StoredMatrix* matrix;  // valid until the book changes
     int64_t uses;
     MonotonicTime expires;
   };

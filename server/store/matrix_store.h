@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "server/execute/backend.h"
 #include "server/monotonic_time.h"
-#include "server/store/resident_matrix.h"
+#include "server/store/stored_matrix.h"
 
 namespace gemmd {
 
@@ -100,7 +100,7 @@ class PendingOutput {
   virtual ~PendingOutput() = default;
   virtual const std::string& id() const = 0;
   // To write to, on the device asked for.
-  virtual const std::shared_ptr<ResidentMatrix>& matrix() const = 0;
+  virtual const std::shared_ptr<StoredMatrix>& matrix() const = 0;
   // Publishes it under its id, in the place of what was there.
   virtual void Commit() = 0;
 };
@@ -160,7 +160,7 @@ class MatrixStore {
   // The client's complete matrix of that id, kept alive while the pointer is
   // held. NOT_FOUND with ResourceInfo; FAILED_PRECONDITION while rows are
   // missing.
-  virtual absl::StatusOr<std::shared_ptr<ResidentMatrix>> Find(
+  virtual absl::StatusOr<std::shared_ptr<StoredMatrix>> Find(
       absl::string_view client, absl::string_view id) = 0;
 
   // Room for a product on `device`. An empty id: one is minted. Where the id
@@ -171,7 +171,7 @@ class MatrixStore {
 
   // Sees to it that `matrix` is on `device` (peer to peer where possible) and
   // calls `done` once; at once where it is there already.
-  virtual void CopyTo(std::shared_ptr<ResidentMatrix> matrix, int device,
+  virtual void CopyTo(std::shared_ptr<StoredMatrix> matrix, int device,
                       absl::AnyInvocable<void(absl::Status) &&> done) = 0;
 
   // The form that `kernel` keeps of `matrix` on `device`, which has it, for
@@ -181,13 +181,13 @@ class MatrixStore {
   // else or the matrix goes; while the pointer is held, it stays.
   virtual std::shared_ptr<OperandForm> KeepForm(
       absl::string_view client,
-      const std::shared_ptr<const ResidentMatrix>& matrix, int device,
+      const std::shared_ptr<const StoredMatrix>& matrix, int device,
       const PreparedSgemm& kernel, KDirection k) = 0;
 
   // Brings to.size() bytes of its numbers back, from byte `offset` on; they lie
   // inside. `done` is called once, on a thread of the device's, with an error
   // that is meant for the client.
-  virtual void Read(std::shared_ptr<const ResidentMatrix> matrix, size_t offset,
+  virtual void Read(std::shared_ptr<const StoredMatrix> matrix, size_t offset,
                     StagingBuffer to, Device::CopyDone done) = 0;
 
   virtual std::vector<MatrixInfo> List(absl::string_view client) = 0;

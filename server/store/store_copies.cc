@@ -54,9 +54,8 @@ bool DeviceMatrixStore::Evict(const BudgetLack& lack, int device_index,
 }
 
 std::shared_ptr<OperandForm> DeviceMatrixStore::KeepForm(
-    absl::string_view client,
-    const std::shared_ptr<const ResidentMatrix>& matrix, int device_index,
-    const PreparedSgemm& kernel, KDirection k) {
+    absl::string_view client, const std::shared_ptr<const StoredMatrix>& matrix,
+    int device_index, const PreparedSgemm& kernel, KDirection k) {
   {
     MutexLock lock(&mu_);  // else it could go while Evict counts it
     auto kept = matrix->form({&kernel, k, device_index});
@@ -126,7 +125,7 @@ void DeviceMatrixStore::CopyIn(std::shared_ptr<IncomingMatrix> matrix,
       });
 }
 
-void DeviceMatrixStore::Read(std::shared_ptr<const ResidentMatrix> matrix,
+void DeviceMatrixStore::Read(std::shared_ptr<const StoredMatrix> matrix,
                              size_t offset, StagingBuffer to,
                              Device::CopyDone done) {
   BeginCopy();
@@ -142,7 +141,7 @@ void DeviceMatrixStore::Read(std::shared_ptr<const ResidentMatrix> matrix,
       });
 }
 
-void DeviceMatrixStore::CopyTo(std::shared_ptr<ResidentMatrix> matrix, int to,
+void DeviceMatrixStore::CopyTo(std::shared_ptr<StoredMatrix> matrix, int to,
                                Copied done) {
   bool there = false;
   {
@@ -174,7 +173,7 @@ void DeviceMatrixStore::CopyTo(std::shared_ptr<ResidentMatrix> matrix, int to,
       });
 }
 
-void DeviceMatrixStore::EndCopyTo(const std::shared_ptr<ResidentMatrix>& matrix,
+void DeviceMatrixStore::EndCopyTo(const std::shared_ptr<StoredMatrix>& matrix,
                                   int to,
                                   std::unique_ptr<ResidentMemory> memory,
                                   absl::Status status) {

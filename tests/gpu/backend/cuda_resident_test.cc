@@ -95,7 +95,7 @@ TEST_F(CudaResidentTest, ABatchMixesPlaces) {
     ResidentIo io(*backend_, 0);
     const auto b = io.Put(product.b);
     std::vector<Ending> endings(8);
-    std::vector<std::shared_ptr<ResidentMatrix>> outputs(8);
+    std::vector<std::shared_ptr<StoredMatrix>> outputs(8);
     Batch batch;
     batch.kernel = kernel;
     for (size_t i = 0; i < endings.size(); ++i) {

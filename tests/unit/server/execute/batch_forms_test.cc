@@ -34,8 +34,7 @@ class BatchFormsTest : public ::testing::Test {
     auto memory = std::make_unique<HostMemory>(16);
     auto* const values = reinterpret_cast<float*>(memory->data());
     for (int i = 0; i < 4; ++i) values[i] = first + static_cast<float>(i);
-    operand.resident =
-        std::make_shared<ResidentMatrix>(2, 2, std::move(memory));
+    operand.resident = std::make_shared<StoredMatrix>(2, 2, std::move(memory));
     operand.form = operand.resident->KeepForm(std::make_shared<OperandForm>(
         kernel_.forms, k,
         std::make_unique<HostMemory>(kernel_.forms.PreparedBytes(2, 2, k))));

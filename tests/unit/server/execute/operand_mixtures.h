@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "server/execute/backend.h"
-#include "server/store/resident_matrix.h"
+#include "server/store/stored_matrix.h"
 #include "tests/unit/server/schedule/fakes.h"
 
 namespace gemmd {
@@ -145,8 +145,8 @@ class ResidentIo {
   ResidentIo(Backend& backend, int device)
       : backend_(backend), device_(*backend.devices()[device]) {}
 
-  std::shared_ptr<ResidentMatrix> Put(int64_t rows, int64_t cols,
-                                      const float* values) {
+  std::shared_ptr<StoredMatrix> Put(int64_t rows, int64_t cols,
+                                    const float* values) {
     auto memory =
         device_.AllocateResident(std::max<size_t>(1, rows * cols * 4));
     EXPECT_TRUE(memory.ok()) << memory.status();
@@ -159,13 +159,13 @@ class ResidentIo {
     Wait([&](Device::CopyDone done) {
       device_.CopyIn(**memory, 0, std::move(from), std::move(done));
     });
-    return std::make_shared<ResidentMatrix>(rows, cols, *std::move(memory));
+    return std::make_shared<StoredMatrix>(rows, cols, *std::move(memory));
   }
-  std::shared_ptr<ResidentMatrix> Put(const TestMatrix& x) {
+  std::shared_ptr<StoredMatrix> Put(const TestMatrix& x) {
     return Put(x.rows, x.cols, x.values.data());
   }
 
-  std::vector<float> Get(const ResidentMatrix& matrix) {
+  std::vector<float> Get(const StoredMatrix& matrix) {
     const StagingBuffer buffer = Wait([&](Device::CopyDone done) {
       device_.CopyOut(*matrix.memory(device_.info().index), 0,
                       *backend_.staging().Allocate(matrix.bytes()),

@@ -19,9 +19,9 @@ class Memory : public ResidentMemory {
   const int device_;
 };
 
-std::shared_ptr<ResidentMatrix> Matrix(int64_t rows,
-                                       const std::vector<int>& devices) {
-  auto matrix = std::make_shared<ResidentMatrix>(
+std::shared_ptr<StoredMatrix> Matrix(int64_t rows,
+                                     const std::vector<int>& devices) {
+  auto matrix = std::make_shared<StoredMatrix>(
       rows, 10, std::make_unique<Memory>(devices[0]));
   for (size_t i = 1; i < devices.size(); ++i) {
     matrix->AddCopy(std::make_unique<Memory>(devices[i]));
@@ -29,7 +29,7 @@ std::shared_ptr<ResidentMatrix> Matrix(int64_t rows,
   return matrix;
 }
 
-using Matrices = std::vector<std::shared_ptr<ResidentMatrix>>;
+using Matrices = std::vector<std::shared_ptr<StoredMatrix>>;
 
 constexpr double kIdle[] = {0, 0, 0};
 

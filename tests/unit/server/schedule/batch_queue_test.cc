@@ -34,7 +34,7 @@ class BatchQueueTest : public ::testing::Test {
     const SgemmKernel* kernel = nullptr;
     std::string client = "";
     int device = kAnyDevice;
-    std::shared_ptr<const ResidentMatrix> b = nullptr;
+    std::shared_ptr<const StoredMatrix> b = nullptr;
     int64_t rows = 0;  // 0: size
   };
 
@@ -290,7 +290,7 @@ TEST_F(BatchQueueTest, EqualShapesAreOneLaunchWhereTheKernelSaysSo) {
 TEST_F(BatchQueueTest, RowsOfOneResidentBAreOneLaunchWhateverTheirNumber) {
   const FakeKernel skinny("skinny", Fusion::kSameB);
   const auto matrix = [] {
-    return std::make_shared<const ResidentMatrix>(
+    return std::make_shared<const StoredMatrix>(
         8, 8, std::make_unique<HostMemory>(8 * 8 * 4));
   };
   const auto b = matrix();
@@ -412,8 +412,8 @@ class HeldRows : public BatchQueueTest {
   }
 
   const FakeKernel rows_{"rows", Fusion::kSameB};
-  const std::shared_ptr<const ResidentMatrix> b_ =
-      std::make_shared<ResidentMatrix>(8, 8, std::make_unique<HostMemory>(256));
+  const std::shared_ptr<const StoredMatrix> b_ =
+      std::make_shared<StoredMatrix>(8, 8, std::make_unique<HostMemory>(256));
 };
 
 TEST_F(HeldRows, GoTogetherWhenNoMoreAreAtTheDoor) {
@@ -601,7 +601,7 @@ TEST_F(BatchQueueAgainstModel, AgreesOnLongRandomHistories) {
   };
   const FakeKernel table("table", Fusion::kAnyShapes);
   const FakeKernel rows("rows", Fusion::kSameB);
-  const auto resident = std::make_shared<const ResidentMatrix>(
+  const auto resident = std::make_shared<const StoredMatrix>(
       8, 8, std::make_unique<HostMemory>(256));
   for (int round = 0; round < kRounds; ++round) {
     const BatchQueueOptions options{

@@ -100,7 +100,7 @@ class RowSplitTest : public ::testing::Test {
   // Brings a resident operand to every device, as a product's placing does.
   void Spread(const TaskOperand& operand) {
     if (operand.resident == nullptr) return;
-    auto& matrix = const_cast<ResidentMatrix&>(*operand.resident);
+    auto& matrix = const_cast<StoredMatrix&>(*operand.resident);
     for (int to = 1; to < kDevices; ++to) {
       auto memory = backend_->devices()[to]->AllocateResident(matrix.bytes());
       ASSERT_TRUE(memory.ok()) << memory.status();
@@ -272,10 +272,10 @@ TEST(RowSplitGatherTest, ACopyHomeThatFailsLosesTheDevice) {
   TaskSpec spec;
   spec.shape = {2 * kRowStep, 1, 1};
   spec.kernel = &kernel;
-  spec.output_resident = std::make_shared<ResidentMatrix>(
+  spec.output_resident = std::make_shared<StoredMatrix>(
       2 * kRowStep, 1, std::make_unique<HostMemory>(2 * kRowStep * 4));
   std::vector<RowPart> parts = ShareRows(spec.shape, 2, 1);
-  parts[1].output = std::make_shared<ResidentMatrix>(
+  parts[1].output = std::make_shared<StoredMatrix>(
       kRowStep, 1, std::make_unique<HostMemory>(kRowStep * 4, 1));
   Ending ending;
   ASSERT_TRUE(std::make_shared<RowSplit>(std::move(spec), std::move(parts),

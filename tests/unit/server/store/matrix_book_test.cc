@@ -22,7 +22,7 @@ using std::chrono::seconds;
 // A name, and all that there is to know of it.
 struct ModelName {
   std::string client, id, digest;
-  const ResidentMatrix* matrix;
+  const StoredMatrix* matrix;
   seconds ttl, last_use;
 };
 
@@ -33,7 +33,7 @@ class MatrixBookTest : public ::testing::Test {
   // On one of two devices, and of one of two shapes.
   Matrix MakeMatrix() {
     const int on = static_cast<int>(random_() % 2);
-    return std::make_shared<ResidentMatrix>(
+    return std::make_shared<StoredMatrix>(
         1, AnyCols(), *backend_.device(on).AllocateResident(32));
   }
   int64_t AnyCols() { return random_() % 2 ? 8 : 1; }
@@ -43,7 +43,7 @@ class MatrixBookTest : public ::testing::Test {
       return n.client == client && n.id == id;
     });
   }
-  bool InUse(const ResidentMatrix* matrix) const {
+  bool InUse(const StoredMatrix* matrix) const {
     return std::any_of(held_.begin(), held_.end(), [&](const Matrix& held) {
       return held.get() == matrix;
     });
@@ -53,7 +53,7 @@ class MatrixBookTest : public ::testing::Test {
     seconds time;
     int order;  // among all uses
   };
-  seconds Used(const ResidentMatrix* matrix) {
+  seconds Used(const StoredMatrix* matrix) {
     last_use_[matrix] = {now_, ++order_};
     return now_;
   }
@@ -61,7 +61,7 @@ class MatrixBookTest : public ::testing::Test {
   void Put(const std::string& client, const std::string& id,
            const std::string& digest, seconds ttl) {
     Matrix matrix = MakeMatrix();
-    const ResidentMatrix* const raw = matrix.get();
+    const StoredMatrix* const raw = matrix.get();
     const auto old = Locate(client, id);
     const bool replaced =
         book_.Put(client, id, std::move(matrix), digest, ttl, Time(now_)).any;
@@ -83,7 +83,7 @@ class MatrixBookTest : public ::testing::Test {
               wanted);
     if (!wanted) return;
     // Any of those that fit will do.
-    const ResidentMatrix* const given = book_.Peek(client, id);
+    const StoredMatrix* const given = book_.Peek(client, id);
     EXPECT_TRUE(std::any_of(model_.begin(), model_.end(), [&](const auto& n) {
       return fits(n) && n.matrix == given;
     }));
@@ -120,7 +120,7 @@ class MatrixBookTest : public ::testing::Test {
   // Least recently used first, those of a client or of a device.
   void Evict(const std::string* client, int device) {
     const size_t bytes = 1 + random_() % 100;
-    std::vector<const ResidentMatrix*> candidates;
+    std::vector<const StoredMatrix*> candidates;
     for (const ModelName& name : model_) {
       const bool meant = client != nullptr ? name.client == *client
                                            : name.matrix->home() == device;
@@ -180,7 +180,7 @@ class MatrixBookTest : public ::testing::Test {
   std::vector<ModelName> model_;
   std::vector<Matrix> held_;  // by users
   seconds now_{1000};
-  std::map<const ResidentMatrix*, Use> last_use_;
+  std::map<const StoredMatrix*, Use> last_use_;
   int order_ = 0;
 };
 

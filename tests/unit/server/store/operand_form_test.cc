@@ -17,8 +17,8 @@ class OperandFormTest : public StoreFixture {
  protected:
   using Form = std::shared_ptr<OperandForm>;
 
-  std::shared_ptr<ResidentMatrix> Matrix(const std::string& id,
-                                         const std::string& client = "alice") {
+  std::shared_ptr<StoredMatrix> Matrix(const std::string& id,
+                                       const std::string& client = "alice") {
     if (!store_->Find(client, id).ok()) {
       UploadSpec spec = Spec(id, 16, 16);
       spec.client = client;

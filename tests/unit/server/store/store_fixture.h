@@ -129,7 +129,7 @@ class StoreFixture : public ::testing::Test {
     return Upload(Spec(id, rows, cols), RandomBytes(rows * cols * 4));
   }
 
-  std::string ReadBack(const std::shared_ptr<ResidentMatrix>& matrix) {
+  std::string ReadBack(const std::shared_ptr<StoredMatrix>& matrix) {
     std::string bytes;
     StagingBuffer to = *backend_->staging().Allocate(matrix->bytes());
     store_->Read(matrix, 0, std::move(to),

@@ -1,4 +1,4 @@
-#include "server/store/resident_matrix.h"
+#include "server/store/stored_matrix.h"
 
 #include <algorithm>
 #include <optional>
@@ -15,18 +15,18 @@ bool IsIdle(const std::shared_ptr<OperandForm>& form,
 
 }  // namespace
 
-ResidentMatrix::ResidentMatrix(int64_t rows, int64_t cols,
-                               std::unique_ptr<ResidentMemory> memory)
+StoredMatrix::StoredMatrix(int64_t rows, int64_t cols,
+                           std::unique_ptr<ResidentMemory> memory)
     : rows_(rows), cols_(cols), home_(memory->device()) {
   copies_.push_back(std::move(memory));
 }
 
-size_t ResidentMatrix::bytes() const {
+size_t StoredMatrix::bytes() const {
   return static_cast<size_t>(rows_) * static_cast<size_t>(cols_) *
          sizeof(float);
 }
 
-const ResidentMemory* ResidentMatrix::memory(int device) const {
+const ResidentMemory* StoredMatrix::memory(int device) const {
   MutexLock lock(&mu_);
   for (const auto& copy : copies_) {
     if (copy->device() == device) return copy.get();
@@ -34,17 +34,17 @@ const ResidentMemory* ResidentMatrix::memory(int device) const {
   return nullptr;
 }
 
-std::byte* ResidentMatrix::data(int device) const {
+std::byte* StoredMatrix::data(int device) const {
   const ResidentMemory* const copy = memory(device);
   return copy == nullptr ? nullptr : copy->data();
 }
 
-void ResidentMatrix::AddCopy(std::unique_ptr<ResidentMemory> memory) {
+void StoredMatrix::AddCopy(std::unique_ptr<ResidentMemory> memory) {
   MutexLock lock(&mu_);
   copies_.push_back(std::move(memory));
 }
 
-std::vector<int> ResidentMatrix::devices() const {
+std::vector<int> StoredMatrix::devices() const {
   std::vector<int> devices;
   {
     MutexLock lock(&mu_);
@@ -54,7 +54,7 @@ std::vector<int> ResidentMatrix::devices() const {
   return devices;
 }
 
-size_t ResidentMatrix::device_bytes() const {
+size_t StoredMatrix::device_bytes() const {
   MutexLock lock(&mu_);
   size_t bytes = 0;
   for (const auto& copy : copies_) bytes += copy->size();
@@ -62,7 +62,7 @@ size_t ResidentMatrix::device_bytes() const {
   return bytes;
 }
 
-std::shared_ptr<OperandForm> ResidentMatrix::form(
+std::shared_ptr<OperandForm> StoredMatrix::form(
     const OperandFormKey& key) const {
   MutexLock lock(&mu_);
   for (const auto& form : forms_) {
@@ -71,7 +71,7 @@ std::shared_ptr<OperandForm> ResidentMatrix::form(
   return nullptr;
 }
 
-std::shared_ptr<OperandForm> ResidentMatrix::KeepForm(
+std::shared_ptr<OperandForm> StoredMatrix::KeepForm(
     std::shared_ptr<OperandForm> form) const {
   MutexLock lock(&mu_);
   for (const auto& kept : forms_) {
@@ -80,7 +80,7 @@ std::shared_ptr<OperandForm> ResidentMatrix::KeepForm(
   return forms_.emplace_back(std::move(form));
 }
 
-size_t ResidentMatrix::idle_form_bytes(std::optional<int> device) const {
+size_t StoredMatrix::idle_form_bytes(std::optional<int> device) const {
   MutexLock lock(&mu_);
   size_t bytes = 0;
   for (const auto& form : forms_) {
@@ -89,7 +89,7 @@ size_t ResidentMatrix::idle_form_bytes(std::optional<int> device) const {
   return bytes;
 }
 
-std::vector<std::shared_ptr<OperandForm>> ResidentMatrix::TakeIdleForms(
+std::vector<std::shared_ptr<OperandForm>> StoredMatrix::TakeIdleForms(
     std::optional<int> device) const {
   std::vector<std::shared_ptr<OperandForm>> idle;
   MutexLock lock(&mu_);

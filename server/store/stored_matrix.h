@@ -16,17 +16,17 @@ namespace gemmd {
 
 // The numbers of one matrix, packed row-major (the leading dimension is cols),
 // on one or more devices. Once published under an id they never change: what
-// writes to an id (an output, an accumulation) makes a new ResidentMatrix and
+// writes to an id (an output, an accumulation) makes a new StoredMatrix and
 // puts it in the place of the old one, which lives until its last user lets go.
 // So a product may read and replace the same id, and a deletion, an expiry or
 // an eviction never takes numbers from under anybody.
 //
 // Shared by std::shared_ptr; the number of users is its count. Thread-safe.
-class ResidentMatrix {
+class StoredMatrix {
  public:
   // rows * cols * 4 bytes must not overflow and be at most memory->size().
-  ResidentMatrix(int64_t rows, int64_t cols,
-                 std::unique_ptr<ResidentMemory> memory);
+  StoredMatrix(int64_t rows, int64_t cols,
+               std::unique_ptr<ResidentMemory> memory);
 
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
