@@ -97,8 +97,8 @@ struct ClientOptions {
   // Small products (64 KiB each way at most) that SgemmAsync begins go as items
   // of a stream, which takes a third of the CPU time of a call each. For that
   // the server does not hear of their deadlines and cancellations, and counts
-  // the stream's calls, not theirs, in grpc_server_call_*. What is tried again
-  // is a call.
+  // the stream's calls, not theirs, in grpc_server_call_*; a new token waits
+  // for the next stream, 20 s at most. What is tried again is a call.
   bool stream_small_products = false;
 
   // The part of the products, drawn at random, that is checked before it is
