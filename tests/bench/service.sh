@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # The service's figures beside those of a raw gRPC echo: requests a second,
-# latency alone and under half load, the first request after a pause, GPU time
+# latency alone and under half load, the first request after a pause, bytes of
+# large messages, rate and GPU time
 # of rows by one resident matrix with and without batches, and what an idle
 # server uses. Runs from a build (build/dev) or from a bundle.
 #
 #   service.sh [--backend cpu|cuda] [--json FILE] [--skip NAME]... [-- FLAG...]
 #
 #   --json   writes the rows there as well (tests/bench/results/h200/service.json)
-#   --skip   leaves out throughput, latency, half_load, pauses, rows or idle
+#   --skip   leaves out throughput, latency, half_load, pauses, inline, rows
+#            or idle
 #   FLAG...  more flags for gemmd
 #
 # Environment: GEMMD_BENCH_CONNECTIONS (8), and that of servers.sh.
@@ -76,14 +78,22 @@ if wanted pauses; then
   while IFS=$'\t' read -r name unit figure compared; do
     row "$name" "$unit" "$figure" "$compared" "p50 when busy" \
       "$(if [ "$name" = pauses_worst ]; then on_gpu "<= 2"; fi)"
-  done < <(load pauses "$gemmd")
+  done < <(load pauses "$gemmd" "$echo")
+fi
+if wanted inline; then
+  while IFS=$'\t' read -r name unit figure compared; do
+    row "$name" "$unit" "$figure" "$compared" "raw echo" "$(on_gpu ">= 0.9")"
+  done < <(load inline "$gemmd" "$echo")
 fi
 stop_servers
 
 if wanted rows; then
   for batch in 64 1; do
     start_gemmd --max-batch-requests "$batch"
-    rate=$(load rows "$gemmd" | cut -f 3)
+    start_echo
+    IFS=$'\t' read -r name unit rate compared < <(load rows "$gemmd" "$echo")
+    [ "$batch" = 1 ] ||
+      row "$name" "$unit" "$rate" "$compared" "raw echo" "$(on_gpu ">= 0.8")"
     micros[batch]=$(awk -v s="$(metric gemmd_kernel_busy_seconds_total)" \
       -v n="$(metric 'gemmd_batch_size_sum')" 'BEGIN { print 1e6 * s / n }')
     echo "rows, at most $batch in a batch: $rate requests/s," \

@@ -5,8 +5,10 @@
 //   gemmd_service_load throughput GEMMD ECHO     64 in flight, 64^3
 //   gemmd_service_load latency GEMMD ECHO        one in flight, 64^3
 //   gemmd_service_load half_load GEMMD ECHO      half of the throughput, 64^3
-//   gemmd_service_load pauses GEMMD              after pauses, 64^3
-//   gemmd_service_load rows GEMMD                64 connections of one row each
+//   gemmd_service_load pauses GEMMD ECHO         after pauses, 64^3
+//   gemmd_service_load inline GEMMD ECHO         1024^3 and 4096^3, 4
+//   connections gemmd_service_load rows GEMMD ECHO           64 connections of
+//   one row each
 //                                                by one resident 4096 x 4096
 //   gemmd_service_load clients GEMMD             64 connections, 64^3
 //   gemmd_service_load large GEMMD ORDER TIMES   one product of that order at a
@@ -61,10 +63,10 @@ grpc::ByteBuffer ToBuffer(const v1::SgemmRequest& request) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-grpc::ByteBuffer Product() {
+grpc::ByteBuffer Product(int size = kSize) {
   v1::SgemmRequest request;
-  SetOperand(kSize, kSize, request.mutable_a());
-  SetOperand(kSize, kSize, request.mutable_b());
+  SetOperand(size, size, request.mutable_a());
+  SetOperand(size, size, request.mutable_b());
   return ToBuffer(request);
 }
 
@@ -83,10 +85,12 @@ void Print(const char* name, const char* unit, double figure, double compared) {
 class Pair {
  public:
   Pair(const std::string& gemmd, const std::string& echo, int connections,
-       int threads)
-      : gemmd_({gemmd, kSgemm}, Product(), connections, threads),
-        echo_({echo, "/echo", AnswerBytes(gemmd)}, Product(), connections,
-              threads) {}
+       int threads, const grpc::ByteBuffer& request = Product())
+      : answer_bytes_(AnswerBytes(gemmd, request)),
+        gemmd_({gemmd, kSgemm}, request, connections, threads),
+        echo_({echo, "/echo", answer_bytes_}, request, connections, threads) {}
+
+  size_t answer_bytes() const { return answer_bytes_; }
 
   struct Results {
     std::vector<LoadResult> gemmd;
@@ -119,13 +123,15 @@ class Pair {
   }
 
  private:
-  static size_t AnswerBytes(const std::string& gemmd) {
-    RawLoad load({gemmd, kSgemm}, Product(), 1, 1);
+  static size_t AnswerBytes(const std::string& gemmd,
+                            const grpc::ByteBuffer& request) {
+    RawLoad load({gemmd, kSgemm}, request, 1, 1);
     grpc::ByteBuffer answer;
     load.CallOnce(&answer);
     return answer.Length();
   }
 
+  const size_t answer_bytes_;
   RawLoad gemmd_;
   RawLoad echo_;
 };
@@ -174,27 +180,72 @@ void HalfLoad(const std::string& gemmd, const std::string& echo) {
         MedianPercentile(results.echo, 50));
 }
 
-void Pauses(const std::string& gemmd) {
-  RawLoad load({gemmd, kSgemm}, Product(), 1, 1);
-  const double busy = load.RunClosed(1, kRoundSeconds).Percentile(50);
+// The first call after each of 20 pauses, and p50 when busy.
+struct AfterPauses {
+  double busy_us;
+  std::vector<double> us;
+  double device_us = 0;  // of the slowest: copies and kernel
+
+  double worst() const { return *std::max_element(us.begin(), us.end()); }
+};
+
+AfterPauses MeasurePauses(RawLoad& load, bool of_gemmd) {
+  AfterPauses result = {load.RunClosed(1, kRoundSeconds).Percentile(50), {}};
   std::mt19937_64 random(std::random_device{}());
   std::uniform_real_distribution<double> between(1, 3.3);
-  std::vector<double> worst;
   for (int i = 0; i < 20; ++i) {
     const double pause = i % 3 == 0   ? 1.05
                          : i % 3 == 1 ? 2.15
                                       : between(random);
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));
     grpc::ByteBuffer answer;
-    worst.push_back(load.CallOnce(&answer));
+    result.us.push_back(load.CallOnce(&answer));
+    if (!of_gemmd || result.us.back() < result.worst()) continue;
+    v1::SgemmResponse response;
+    grpc::SerializationTraits<v1::SgemmResponse>::Deserialize(&answer,
+                                                              &response);
+    const v1::Execution& e = response.execution();
+    result.device_us =
+        1e6 * (e.h2d_seconds() + e.compute_seconds() + e.d2h_seconds());
   }
-  Print("pauses_worst", "us", *std::max_element(worst.begin(), worst.end()),
-        busy);
-  Print("pauses_median", "us", Median(worst), busy);
+  return result;
+}
+
+// The echo's pauses go on beside gemmd's: both wait and nothing else.
+void Pauses(const std::string& gemmd, const std::string& echo) {
+  AfterPauses of_echo;
+  std::thread beside([&] {
+    RawLoad load({echo, "/echo", kSize * kSize * sizeof(float)}, Product(), 1,
+                 1);
+    of_echo = MeasurePauses(load, /*of_gemmd=*/false);
+  });
+  RawLoad load({gemmd, kSgemm}, Product(), 1, 1);
+  const AfterPauses of_gemmd = MeasurePauses(load, /*of_gemmd=*/true);
+  beside.join();
+  Print("pauses_worst", "us", of_gemmd.worst(), of_gemmd.busy_us);
+  Print("pauses_median", "us", Median(of_gemmd.us), of_gemmd.busy_us);
+  Print("pauses_worst_device", "us", of_gemmd.device_us, of_gemmd.busy_us);
+  Print("pauses_echo_worst", "us", of_echo.worst(), of_echo.busy_us);
+  Print("pauses_echo_median", "us", Median(of_echo.us), of_echo.busy_us);
+}
+
+// Bytes a second in both directions.
+void Inline(const std::string& gemmd, const std::string& echo) {
+  constexpr int kConnections = 4;
+  for (const int size : {1024, 4096}) {
+    const grpc::ByteBuffer request = Product(size);
+    Pair pair(gemmd, echo, kConnections, Threads(), request);
+    const auto results = pair.Measure([](RawLoad& load) {
+      return load.RunClosed(2 * kConnections, kRoundSeconds);
+    });
+    const double bytes = request.Length() + pair.answer_bytes();
+    Print(("inline_" + std::to_string(size)).c_str(), "bytes/s",
+          bytes * MedianRate(results.gemmd), bytes * MedianRate(results.echo));
+  }
 }
 
 // The same rows through `in_flight` connections.
-void Rows(const std::string& address) {
+void Rows(const std::string& address, const std::string& echo) {
   constexpr int kOrder = 4096;
   constexpr size_t kChunk = size_t{1} << 20;
   const auto stub = Connect(address);
@@ -216,9 +267,12 @@ void Rows(const std::string& address) {
   v1::SgemmRequest request;
   SetOperand(1, kOrder, request.mutable_a());
   SetResident(kOrder, kOrder, "bench", request.mutable_b());
-  RawLoad load({address, kSgemm}, ToBuffer(request), kInFlight, Threads());
-  Print("rows", "requests/s",
-        load.RunClosed(kInFlight, 3 * kRoundSeconds).requests_per_second, 0);
+  Pair pair(address, echo, kInFlight, Threads(), ToBuffer(request));
+  const auto results = pair.Measure([](RawLoad& load) {
+    return load.RunClosed(kInFlight, kRoundSeconds / 2);
+  });
+  Print("rows_rate", "requests/s", MedianRate(results.gemmd),
+        MedianRate(results.echo));
 }
 
 void Clients(const std::string& address) {
@@ -248,11 +302,10 @@ int Main(const std::vector<std::string>& arguments) {
   ConfigureMalloc();
   using Measure = void (*)(const std::string&, const std::string&);
   static const std::map<std::string, Measure> pairs = {
-      {"throughput", Throughput},
-      {"latency", Latency},
-      {"half_load", HalfLoad}};
+      {"throughput", Throughput}, {"latency", Latency}, {"half_load", HalfLoad},
+      {"pauses", Pauses},         {"inline", Inline},   {"rows", Rows}};
   static const std::map<std::string, void (*)(const std::string&)> alone = {
-      {"pauses", Pauses}, {"rows", Rows}, {"clients", Clients}};
+      {"clients", Clients}};
   if (arguments.size() == 3 && pairs.contains(arguments[0])) {
     pairs.at(arguments[0])(arguments[1], arguments[2]);
     return 0;
@@ -267,8 +320,9 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   std::fprintf(stderr,
-               "usage: gemmd_service_load throughput|latency|half_load GEMMD "
-               "ECHO\n       gemmd_service_load pauses|rows|clients GEMMD\n"
+               "usage: gemmd_service_load "
+               "throughput|latency|half_load|pauses|inline|rows GEMMD ECHO\n"
+               "       gemmd_service_load clients GEMMD\n"
                "       gemmd_service_load large GEMMD ORDER TIMES\n");
   return 2;
 }
