@@ -46,7 +46,12 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+# CMake 3.25.1, Debian 12's, speaks of a CUDA::nvToolsExt to projects that want
+# 3.25, and fails with CUDA 13, which has none.
+set(gemmd_wanted_cmake "${CMAKE_MINIMUM_REQUIRED_VERSION}")
+set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
 find_package(CUDAToolkit REQUIRED)
+set(CMAKE_MINIMUM_REQUIRED_VERSION "${gemmd_wanted_cmake}")
 set(GEMMD_WITH_CUDA ON)
 message(STATUS "gemmd: CUDA ${CMAKE_CUDA_COMPILER_VERSION} for"
   " ${CMAKE_CUDA_ARCHITECTURES}")
