@@ -31,7 +31,7 @@ ci_packages=(
   clang clang-format-14 clang-tidy-14 libclang-rt-14-dev
   shellcheck valgrind
   # deploy/check.sh: rules and queries; images built and run; YAML
-  prometheus buildah runc umoci mmdebstrap jq python3-yaml
+  prometheus buildah runc mmdebstrap jq python3-yaml
 )
 
 packages=("${build_packages[@]}")

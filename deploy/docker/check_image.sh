@@ -1,19 +1,25 @@
 #!/usr/bin/env bash
-# Builds the CPU image with buildah, on a Debian made here, and runs it as a
-# restricted pod would: no root, no capability, no new privilege, a read-only
-# root, no network but its own loopback, 512 MiB. Then multiplies through it.
+# Builds an image with buildah, on a Debian made here, and runs it as a restricted
+# pod would: no root, no capability, no new privilege, a read-only root, no
+# network but its own loopback, 512 MiB. Then multiplies through it.
 #
-#   deploy/docker/check_image.sh [--built]
+#   deploy/docker/check_image.sh [cpu|cuda] [--built]
 #
+# cuda: with the CUDA Toolkit of this machine in place of NVIDIA's image, for one
+# architecture ($CUDA_ARCHITECTURES, else 90a-real), run on the CPU: a machine
+# without a GPU will do.
 # --built: checks the image of the last run and builds none. As root, on Debian;
 # needs build/dev's gemmctl.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
+flavour=cpu
+case ${1:-} in cpu | cuda) flavour=$1 && shift ;; esac
 work=$PWD/build/deploy/image
-limit_mb=120
 base=localhost/gemmd-base
-image=localhost/gemmd:cpu
+image=localhost/gemmd:$flavour
+cuda=/usr/local/cuda-13.0
+declare -A limit_mb=([cpu]=120 [cuda]=150)
 digits=client/examples/digits/digits.npy
 product_sha256=$(sed -n 's/^product_sha256=//p' deploy/quickstart.sh)
 container=gemmd-check-$$
@@ -41,12 +47,29 @@ make_base() {
     buildah bud --isolation chroot -t "$base" -f - "$work"
 }
 
+# What nvcc needs of the toolkit, as an image with it at the same place as in
+# NVIDIA's.
+make_toolkit() {
+  [ -x $cuda/bin/nvcc ] || fail "there is no $cuda/bin/nvcc"
+  mkdir -p "$work/toolkit"
+  (cd / && tar -cf "$work/toolkit/cuda.tar" \
+    ".$cuda"/{bin,nvvm,include,targets,lib64,lib/*.a,lib/libcudart.so*})
+  printf 'FROM scratch\nADD cuda.tar /\n' |
+    buildah bud --isolation chroot -t "$base-cuda" -f - "$work/toolkit"
+  rm "$work/toolkit/cuda.tar"
+}
+
 build_image() {
+  local arguments=()
+  if [ "$flavour" = cuda ]; then
+    arguments=(--target gemmd --build-arg CUDA_IMAGE="$base-cuda"
+      --build-arg CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-90a-real}")
+  fi
   buildah bud --isolation chroot --format docker -t "$image" \
-    --build-arg BUILD_IMAGE="$base" \
+    --build-arg BUILD_IMAGE="$base" "${arguments[@]}" \
     --build-arg REVISION="$(git rev-parse --short=12 HEAD)" \
     --build-arg CREATED="$(git log -1 --format=%cI)" \
-    -f deploy/docker/Dockerfile.cpu .
+    -f "deploy/docker/Dockerfile.$flavour" .
 }
 
 config() { # JQ_EXPRESSION: of the image's configuration
@@ -60,7 +83,11 @@ check_config() {
   [ "$(config '.Healthcheck.Test | join(" ")')" = \
     "CMD /usr/local/bin/gemmctl health" ]
   config '.Labels["org.opencontainers.image.revision"]' >/dev/null
+  config '.Labels["org.opencontainers.image.licenses"]' >/dev/null
   config '.Env | any(startswith("NVIDIA_VISIBLE_DEVICES")) | not' >/dev/null
+  [ "$flavour" = cpu ] ||
+    config '.Env | any(. == "NVIDIA_DRIVER_CAPABILITIES=compute,utility")' \
+      >/dev/null
 }
 
 # The image's files as a folder, and the profile under which they run.
@@ -78,7 +105,7 @@ unpack() {
     .process.terminal = false
     | .process.args = $args
     | .process.env = $env + ["GEMMD_UNIX_SOCKET=/run/gemmd/socket",
-                             "GEMMD_MAX_INLINE_BYTES=64MiB"]
+                             "GEMMD_MAX_INLINE_BYTES=64MiB", "GEMMD_BACKEND=cpu"]
     | .process.user = {uid: 65532, gid: 65532}
     | .process.capabilities = {}
     | .process.noNewPrivileges = true
@@ -96,7 +123,8 @@ check_files() {
   bytes=$(du -s --block-size=1 --apparent-size "$root" | cut -f 1)
   echo "size: $((bytes / 1000000)) MB; compressed $(tar -C "$root" -cz . |
     wc -c | awk '{printf "%d", $1 / 1000000}') MB"
-  [ "$bytes" -le $((limit_mb * 1000000)) ] || fail "over $limit_mb MB"
+  [ "$bytes" -le $((limit_mb[$flavour] * 1000000)) ] ||
+    fail "over ${limit_mb[$flavour]} MB"
   [ -z "$(find "$root" -perm /6000)" ] || fail "a file with setuid"
   [ -z "$(find "$root" -name sh -o -name bash -o -name busybox)" ] ||
     fail "a shell"
@@ -114,6 +142,13 @@ run() {
     sleep 0.2
   done
   fail "not healthy: $(cat "$work/gemmd.log")"
+}
+
+# Without a GPU it serves, and says what it lacks.
+check_why_no_cuda() {
+  [ "$flavour" = cuda ] || return 0
+  grep 'kernels not available' "$work/gemmd.log" | grep -i driver ||
+    fail "no word of CUDA: $(cat "$work/gemmd.log")"
 }
 
 check_restrictions() {
@@ -151,11 +186,12 @@ stop() {
 
 if [ "${1:-}" != --built ]; then
   say "a Debian to build on" && make_base
+  [ "$flavour" = cpu ] || { say "the CUDA Toolkit" && make_toolkit; }
   say "the image" && build_image
 fi
 say "its configuration" && check_config
 say "its files" && unpack && check_files
-say "running it" && run && check_restrictions
+say "running it" && run && check_restrictions && check_why_no_cuda
 say "multiplying through it" && multiply
 say "stopping it" && stop
 say "good"

@@ -17,7 +17,8 @@ MATCHERS = ('job=~"$job"', 'instance=~"$instance"')
 COUNTER = re.compile(r"\w+_(?:total|bucket|sum|count)\{")
 RATED = re.compile(
     r"(?:rate|irate|increase)\(\w+_(?:total|bucket|sum|count)\{")
-RUNBOOK = "https://gemmd.example/runbook#"
+# The page that an alert links to, wherever it is published.
+RUNBOOK = re.compile(r"https://[^\s#]+")
 SEVERITIES = {"critical", "warning", "info"}
 
 
@@ -88,7 +89,7 @@ def lint_alerts():
                 re.findall(r"^### (\w+)$", runbook, re.M)}
     groups = yaml.safe_load((HERE / "rules/alerts.yaml").read_text())["groups"]
     tests = (HERE / "tests/alerts_test.yaml").read_text()
-    names = set()
+    names, pages = set(), set()
     for alert in (rule for group in groups for rule in group["rules"]):
         name, notes = alert["alert"], alert["annotations"]
         names.add(name.lower())
@@ -97,11 +98,15 @@ def lint_alerts():
         for key in ("summary", "description"):
             if not notes.get(key):
                 yield f"{name}: no {key}"
-        if notes.get("runbook_url") != RUNBOOK + name.lower():
+        page, _, section = notes.get("runbook_url", "").partition("#")
+        pages.add(page)
+        if not RUNBOOK.fullmatch(page) or section != name.lower():
             yield f"{name}: runbook_url is {notes.get('runbook_url')}"
         expected = re.findall(rf"alertname: {name}\n\s+exp_alerts:(.*)", tests)
         if "" not in expected or " []" not in expected:
             yield f"{name}: no test in which it fires, or none where not"
+    if len(pages) > 1:
+        yield f"runbook_url names several pages: {', '.join(sorted(pages))}"
     for name in names ^ sections:
         yield f"{name} is an alert or a section of the runbook, not both"
 
