@@ -13,7 +13,7 @@ if [ -x "$here/gemmd_service_load" ]; then
 else
   bench=${GEMMD_BUILD:-$here/../../build/dev}/bin
   bin=$bench
-  commit=$(git -C "$here" rev-parse HEAD)
+  commit=$(git -C "$here" rev-parse HEAD 2>/dev/null || echo unknown)
 fi
 server=${GEMMD_SERVER:-$bin/gemmd}
 for program in "$server" "$bench/gemmd_echo_server" \

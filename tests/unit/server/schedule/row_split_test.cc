@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <latch>
+#include <memory>
 #include <random>
 #include <thread>
 #include <utility>
