@@ -17,7 +17,8 @@ constexpr size_t kMaxSocketPath = 107;
 constexpr int kMaxConnections = 64;
 
 constexpr absl::string_view kWantedAddress =
-    "wanted is host:port (127.0.0.1:50051, [::1]:50051) or unix:/path";
+    "wanted is host:port (127.0.0.1:50051, [::1]:50051), unix:/path, or a "
+    "name of gRPC's (dns:///host:port, ipv4:host:port,host:port)";
 
 absl::Status InvalidAddress(absl::string_view address, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -32,6 +33,9 @@ absl::Status CheckAddress(absl::string_view address) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the socket's path has ", path.size(), " bytes, the system's limit is ",
         kMaxSocketPath, ": ", path));
+  }
+  for (const absl::string_view resolver : {"dns:", "ipv4:", "ipv6:"}) {
+    if (absl::StartsWith(address, resolver)) return absl::OkStatus();
   }
   const size_t colon = address.rfind(':');
   if (colon == absl::string_view::npos) {

@@ -1,5 +1,5 @@
 // The program gemmd. Exit codes: 0 stopped as asked, 1 could not start, 2 bad
-// flags, 3 a device failed, 128 + n ended at once by a second signal n.
+// flags, 3 a device or the port was lost, 128 + n a second signal n.
 
 #include <unistd.h>
 
@@ -7,6 +7,7 @@
 #include <iostream>
 #include <string>
 
+#include "server/file_limit.h"
 #include "server/observe/logging.h"
 #include "server/options.h"
 #include "server/rpc/malloc_settings.h"
@@ -16,7 +17,7 @@
 
 namespace {
 
-enum ExitCode { kOk = 0, kCannotStart = 1, kUsage = 2, kDeviceFault = 3 };
+enum ExitCode { kOk = 0, kCannotStart = 1, kUsage = 2, kFault = 3 };
 
 // Never destroyed: the signal thread may be calling it at any time.
 std::atomic<gemmd::Server*> g_server{nullptr};
@@ -52,6 +53,7 @@ ExitCode CodeOf(const absl::Status& failed_start) {
 
 int main(int argc, char** argv) {
   gemmd::ConfigureMalloc();
+  gemmd::RaiseFileLimit();
   gemmd::FollowSignals({Stop, [=] { Reload(argc, argv); }});
   const auto line = gemmd::ParseCommandLine(argc, argv);
   if (!line.ok()) return Fail(line.status(), kUsage);
@@ -73,8 +75,8 @@ int main(int argc, char** argv) {
   g_server.load()->Wait();
   const absl::Status ended = g_server.load()->Shutdown();
   if (ended.ok()) return kOk;
-  Fail(ended, kDeviceFault);
+  Fail(ended, kFault);
   gemmd::FlushLog();
   // What runs at exit may wait for the device, for ever.
-  _exit(kDeviceFault);
+  _exit(kFault);
 }

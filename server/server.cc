@@ -93,6 +93,7 @@ class GemmServer : public Server,
   }
   void OnRemoved(Removal why) override { store_metrics_->OnRemoved(why); }
   void OnDeviceFault(int device, const absl::Status& status) override;
+  void OnPortLost();
 
   // In the order of the wiring: each part uses those above it, and is taken
   // down before them.
@@ -248,7 +249,8 @@ absl::Status GemmServer::StartRpc() {
                                .metrics = metrics_.get(),
                                .store = store_.get(),
                                .request_log = request_log_.get(),
-                               .access = access_.get()});
+                               .access = access_.get(),
+                               .port_lost = [this] { OnPortLost(); }});
   if (!rpc.ok()) return rpc.status();
   MutexLock lock(&mu_);
   rpc_ = *std::move(rpc);
@@ -275,8 +277,10 @@ std::string GemmServer::NotReadyReason() {
     case State::kDraining:
       break;
   }
-  return fault_.ok() ? "draining: the server was asked to stop"
-                     : "draining: a device has failed";
+  if (fault_.ok()) return "draining: the server was asked to stop";
+  return absl::IsResourceExhausted(fault_)
+             ? "draining: the gRPC port takes no more connections"
+             : "draining: a device has failed";
 }
 
 std::string GemmServer::RenderMetrics() {
@@ -294,6 +298,14 @@ void GemmServer::OnDeviceFault(int device, const absl::Status& status) {
       {{"device", absl::StrCat(device)},
        {"error", std::string(status.message())}});
   BeginDrain(status);
+}
+
+void GemmServer::OnPortLost() {
+  const absl::Status lost = absl::ResourceExhaustedError(
+      "gRPC takes no more connections: there was no file descriptor left for "
+      "one (more are had with ulimit -Hn, or LimitNOFILE)");
+  Log(LogLevel::kError, "port lost", {{"reason", std::string(lost.message())}});
+  BeginDrain(lost);
 }
 
 // Time for clients to go elsewhere; after a fault there is nothing to wait for.

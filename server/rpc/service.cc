@@ -169,6 +169,10 @@ class RpcServerImpl final : public RpcServer {
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<CompletionLoop>> loops_;
   bool shut_down_ = false;
+  const PortWatch port_watch_{[this] {
+    const auto& lost = environment_.dependencies.port_lost;
+    if (lost) environment_.workers.Post(lost);
+  }};
 };
 
 absl::Status RpcServerImpl::Open() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -94,6 +95,9 @@ struct RpcDependencies {
   RequestLog* request_log = nullptr;
   // Who may call; null: everybody may do everything. --auth-token-file
   AccessFile* access = nullptr;
+  // Called when a port takes no more connections, and never will again; on a
+  // thread of the server's. Null: nobody is told.
+  std::function<void()> port_lost;
 };
 
 // Serves gemmd.v1.GemmService, grpc.health.v1.Health and reflection.

@@ -25,6 +25,7 @@ class ChildProgram {
   // such line, empty if there is none.
   std::string ReadErrorLine(const std::string& part);
 
+  pid_t pid() const { return pid_; }
   void Signal(int signal) const;
 
   // Whether it has a handler for it yet.

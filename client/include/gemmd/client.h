@@ -56,7 +56,9 @@ struct RetryPolicy {
 
 // What a client is made with.
 struct ClientOptions {
-  // "host:port", "[ipv6]:port" or "unix:/path/of/socket".
+  // "host:port", "[ipv6]:port" or "unix:/path/of/socket"; or several servers, as
+  // gRPC names them ("dns:///host:port", "ipv4:host:port,host:port"): the first
+  // that answers is taken, and the next one when it is gone.
   std::string address = "127.0.0.1:50051";
 
   // Connections, at most 64; 0: one for every 4 cores of this machine, 1 to 4.

@@ -165,6 +165,25 @@ TEST(HttpServerTest, AnAnswerPastTheSocketsBufferArrivesWhole) {
   EXPECT_EQ(HttpGet((*server)->port(), "/metrics").body.size(), body.size());
 }
 
+TEST(HttpServerTest, AnswersThatAreNotReadKeepNobodyOut) {
+  const std::string body(16 << 20, 'x');
+  const auto server = HttpServer::Start(
+      "127.0.0.1:0",
+      {{"/metrics", [&body] { return HttpResponse{.body = body}; }},
+       {"/livez", [] { return HttpResponse{.body = "ok"}; }}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+  std::vector<int> unread;
+  for (int i = 0; i < 10; ++i) {
+    unread.push_back(ConnectLoopback((*server)->port()));
+    ASSERT_EQ(send(unread.back(), request.data(), request.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(request.size()));
+  }
+  EXPECT_EQ(HttpGet((*server)->port(), "/livez").body, "ok");
+  EXPECT_EQ(HttpGet((*server)->port(), "/metrics").body.size(), body.size());
+  for (const int fd : unread) close(fd);
+}
+
 TEST(HttpServerTest, ARequestInPiecesIsAnswered) {
   const auto server = StartServer();
   const int fd = ConnectLoopback(server->port());
