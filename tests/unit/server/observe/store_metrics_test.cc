@@ -37,7 +37,7 @@ TEST(StoreMetricsTest, ShowsWhatTheStoreHoldsAndWhatLeftIt) {
   const auto output = store->BeginOutput("", "a", 4, 4, {}, 0);
   ASSERT_TRUE(output.ok());
   (*output)->Commit();
-  const FakeForms forms;
+  FakeForms forms;
   store->KeepForm("", (*output)->matrix(), 0, forms, KDirection::kAlongRows);
   metrics.OnRemoved(StoreMetrics::Removal::kReplaced);
   const Exposition after = scrape();

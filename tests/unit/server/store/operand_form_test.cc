@@ -35,7 +35,7 @@ class OperandFormTest : public StoreFixture {
     return Matrix(id)->form({&forms_, k, 0}) != nullptr;
   }
 
-  const FakeForms forms_;
+  FakeForms forms_;
 };
 
 TEST_F(OperandFormTest, EachIsMadeOnceAndCounted) {
@@ -48,7 +48,7 @@ TEST_F(OperandFormTest, EachIsMadeOnceAndCounted) {
   EXPECT_NE(columns, rows);
   EXPECT_NE(columns->data(), rows->data());
   EXPECT_EQ(columns->bytes(), 1600u);
-  const FakeForms other;
+  FakeForms other;
   EXPECT_NE(store_->KeepForm("alice", Matrix("a"), 0, other, kRows), rows);
   EXPECT_EQ(store_->form_bytes(), 1536u + 1600 + 1536);
   EXPECT_EQ(store_->used_bytes(), 1024 + store_->form_bytes());
