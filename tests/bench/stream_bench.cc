@@ -72,8 +72,8 @@ v1::SgemmRequest Product(int n) {
 // Keeps calls in flight until `end`; how many were answered.
 class Unary {
  public:
-  Unary(grpc::GenericStub* stub, grpc::ByteBuffer request)
-      : stub_(stub), request_(std::move(request)) {}
+  Unary(grpc::GenericStub* stub, const grpc::ByteBuffer& request)
+      : stub_(stub), request_(request) {}
 
   int64_t Run(int in_flight, Clock::time_point end) {
     for (int i = 0; i < in_flight; ++i) Start();
@@ -119,8 +119,7 @@ class Unary {
 // Likewise, on a stream of its own.
 class Stream {
  public:
-  Stream(grpc::GenericStub* stub, grpc::ByteBuffer item)
-      : item_(std::move(item)) {
+  Stream(grpc::GenericStub* stub, const grpc::ByteBuffer& item) : item_(item) {
     context_.set_wait_for_ready(true);
     stream_ = stub->PrepareCall(&context_, "/gemmd.v1.GemmService/SgemmStream",
                                 &queue_);
