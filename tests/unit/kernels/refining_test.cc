@@ -31,7 +31,9 @@ TEST(FinerGridTest, HasOneMoreBetweenEachTwoAndNoPowerOfTwo) {
     for (const int64_t size : after) {
       if (std::ranges::count(before, size) > 0 || size <= 4) continue;
       EXPECT_FALSE(std::has_single_bit(static_cast<uint64_t>(size))) << size;
-      if (in_tiles && size > 64) EXPECT_EQ(size % 64, 48) << size;
+      if (in_tiles && size > 64) {
+        EXPECT_EQ(size % 64, 48) << size;
+      }
     }
   }
 }
