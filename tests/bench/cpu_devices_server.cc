@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 
 #include "server/observe/logging.h"
 #include "server/options.h"
@@ -17,6 +18,11 @@ namespace {
 Server* g_server = nullptr;
 
 int Main(int argc, char** argv) {
+  // gemmd takes no --devices with --backend cpu.
+  for (int i = 2; i < argc; ++i) {
+    static char any[] = "auto";
+    if (std::string_view(argv[i - 1]) == "--backend") argv[i] = any;
+  }
   auto line = ParseCommandLine(argc, argv);
   if (!line.ok()) {
     std::fprintf(stderr, "%s\n", line.status().ToString().c_str());
@@ -25,6 +31,7 @@ int Main(int argc, char** argv) {
   ServerOptions& options = line->options;
   const int devices = std::max(1, static_cast<int>(options.devices.size()));
   options.devices.clear();
+  options.backend = "cpu";
   if (!InitLogging(options.log_level, options.log_format).ok()) return 2;
   auto server = Server::Start(
       options,

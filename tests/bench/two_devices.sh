@@ -102,7 +102,7 @@ measure() {
 # Everything at once; what fails says so, and nothing is left behind.
 run_stress() {
   local end=$((SECONDS + stress)) jobs=() job
-  local common=(--duration "${stress}s" --warmup 0s)
+  local common=(--duration "${stress}s" --warmup 10ms)
   bench --shape 64 --concurrency 32 --verify 0.1 "${common[@]}" \
     >"$scratch/stress_small" 2>&1 & jobs+=($!)
   bench --shape 700x300x500 --concurrency 4 --verify 0.1 "${common[@]}" \
