@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/store/matrix_store.h"
 #include "tests/gpu/backend/cuda_fixture.h"
 #include "tests/unit/server/execute/operand_mixtures.h"
@@ -106,12 +107,15 @@ TEST_F(KeptFormsTest, GiveTheBitsOfAProductWithoutThem) {
       shape.transpose_a = transposes & 1;
       shape.transpose_b = transposes & 2;
       const TestProduct product(shape, 1, 0, random_);
-      Put("a", product.a);
-      Put("b", product.b);
-      const Values plain = Multiply(Spec(shape, "a", "b", false));
+      // A name keeps its shape.
+      const std::string a = absl::StrCat("a", shape.m, "-", transposes);
+      const std::string b = absl::StrCat("b", shape.m, "-", transposes);
+      Put(a, product.a);
+      Put(b, product.b);
+      const Values plain = Multiply(Spec(shape, a, b, false));
       ASSERT_LE(product.Error(plain), 1);
       for (int use = 0; use < 3; ++use) {  // made, then used
-        TaskSpec spec = Spec(shape, "a", "b", true);
+        TaskSpec spec = Spec(shape, a, b, true);
         const auto form_a = spec.a.form;
         const auto form_b = spec.b.form;
         EXPECT_EQ(form_a->ready(), use > 0);
