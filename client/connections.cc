@@ -94,7 +94,7 @@ std::string Connections::NotConnected(absl::string_view message) const {
   const auto says = [message](absl::string_view words) {
     return absl::StrContains(message, words);
   };
-  if (says("certificate verify failed")) {
+  if (tls_.has_value() && says("certificate verify failed")) {
     return absl::StrCat(
         "the server at ", address_, " is not trusted: its certificate is not ",
         tls_->root_certificates.empty()

@@ -240,7 +240,8 @@ std::vector<OptionFlag> MakeFlags() {
       DurationFlag("max-queue-delay", &O::max_queue_delay, kZero,
                    absl::Minutes(1),
                    "How long a request may wait for others while the device "
-                   "is free; 0: a batch forms only while it is busy"),
+                   "is free; 0: a batch forms only while it is busy, and "
+                   "rows by one resident matrix while more have come in"),
       IntFlag("split-gflop", &O::split_gflop, 0, 1'000'000'000,
               "A product of so many GFLOP or more is shared by rows between "
               "all devices; 0: none is"),

@@ -2,17 +2,15 @@
 // same connections and the same number of calls in flight, both in one run, in
 // turns. tests/bench/service.sh starts the servers and keeps the results.
 //
-//   gemmd_service_load throughput GEMMD ECHO     64 in flight, 64^3
-//   gemmd_service_load latency GEMMD ECHO        one in flight, 64^3
-//   gemmd_service_load half_load GEMMD ECHO      half of the throughput, 64^3
-//   gemmd_service_load pauses GEMMD ECHO         after pauses, 64^3
-//   gemmd_service_load inline GEMMD ECHO         1024^3 and 4096^3, 4
-//   connections gemmd_service_load rows GEMMD ECHO           64 connections of
-//   one row each
-//                                                by one resident 4096 x 4096
-//   gemmd_service_load clients GEMMD             64 connections, 64^3
-//   gemmd_service_load large GEMMD ORDER TIMES   one product of that order at a
-//                                                time, all of it resident
+//   throughput GEMMD ECHO     64 in flight, 64^3
+//   latency GEMMD ECHO        one in flight, 64^3
+//   half_load GEMMD ECHO      half of the throughput, 64^3
+//   pauses GEMMD ECHO         after pauses, 64^3
+//   inline GEMMD ECHO         1024^3 and 4096^3 through 4 connections
+//   rows GEMMD ECHO           64 connections of one row each by one resident
+//                             4096 x 4096
+//   clients GEMMD             64 connections, 64^3
+//   large GEMMD ORDER TIMES   one product of that order at a time, all resident
 //
 // A line a figure: name, unit, figure, what it is compared with, tabs between.
 // `rows` needs the server for itself: service.sh reads its metrics afterwards.

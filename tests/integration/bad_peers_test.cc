@@ -151,10 +151,15 @@ TEST_F(BadCrowdTest, TenThousandIdleConnectionsCostLittleAndStopNobody) {
 
 // gRPC does not take up a port again that it could not accept on.
 TEST_F(BadCrowdTest, WithoutFileDescriptorsItEndsAndSaysSo) {
-  const rlimit few = {static_cast<rlim_t>(Descriptors()) + 20,
-                      static_cast<rlim_t>(Descriptors()) + 20};
+  const rlim_t limit = static_cast<rlim_t>(Descriptors()) + 20;
+  const rlimit few = {limit, limit};
   ASSERT_EQ(prlimit(program_.pid(), RLIMIT_NOFILE, &few, nullptr), 0);
-  Gather(100);
+  // Until nobody listens any more, or enough for that.
+  for (int i = 0; i < 100; ++i) {
+    const int fd = ConnectLoopback(port_);
+    if (fd < 0) break;
+    crowd_.push_back(fd);
+  }
   EXPECT_EQ(program_.Wait(), 3);
   EXPECT_THAT(program_.error, HasSubstr("ulimit -Hn"));
 }
