@@ -1,5 +1,6 @@
 #include "server/rpc/sgemm_product.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,10 +31,12 @@ absl::Status SgemmProduct::Start(SgemmOrigin origin, const SgemmFields& fields,
   spec_.arrival = origin.arrival;
   spec_.decode_seconds = Seconds(MonotonicClock::now() - origin.arrival);
   done_ = std::move(done);
-  parts_ = ShareRows(
-      plan_.shape,
-      static_cast<int>(environment_->dependencies.backend->devices().size()),
-      environment_->options.split_flops);
+  if (!plan_.adds_to_shared_memory()) {
+    parts_ = ShareRows(
+        plan_.shape,
+        static_cast<int>(environment_->dependencies.backend->devices().size()),
+        environment_->options.split_flops);
+  }
   // From here on the product may have ended when a step returns.
   if (plan_.in_place()) {
     AwaitTurn();
@@ -113,8 +116,32 @@ void SgemmProduct::EndTurn(bool applied) {
 void SgemmProduct::Place() {
   if (absl::Status status = FindOperands(); !status.ok()) return End(status);
   const MatrixStore& store = *environment_->dependencies.store;
-  may_copy_ = store.used_bytes() < store.capacity_bytes() / 2;
-  PlaceOn(DeviceFor(may_copy_));
+  const bool may_copy = store.used_bytes() < store.capacity_bytes() / 2;
+  const bool is_split_where_it_lies =
+      !parts_.empty() &&
+      std::all_of(parts_.begin(), parts_.end(), [this](const RowPart& part) {
+        return std::all_of(operands_.begin(), operands_.end(),
+                           [&](const auto& matrix) {
+                             return matrix->data(part.device) != nullptr;
+                           });
+      });
+  if (!may_copy && !is_split_where_it_lies) return PlaceOnOne();
+  PlaceOn(DeviceFor(may_copy));
+}
+
+// A split product keeps its parts, and with them its bits (I6).
+void SgemmProduct::PlaceOnOne() {
+  on_one_ = true;
+  const int device = DeviceFor(/*copies=*/false);
+  for (RowPart& part : parts_) part.device = device;
+  PlaceOn(device);
+}
+
+void SgemmProduct::OnNotPlaced(const absl::Status& why) {
+  const bool no_room = absl::IsResourceExhausted(why) ||
+                       absl::IsOutOfRange(why);  // one device has less than all
+  if (no_room && !on_one_) return PlaceOnOne();
+  End(why);
 }
 
 int SgemmProduct::DeviceFor(bool copies) const {
@@ -132,12 +159,12 @@ void SgemmProduct::PlaceOn(int device) {
   spec_.device = device;
   if (plan_.output.place == OutputPlan::Place::kResident) {
     if (absl::Status status = MakeRoomForOutput(); !status.ok()) {
-      return End(status);
+      return OnNotPlaced(status);
     }
   }
   std::vector<int> devices;
   for (const RowPart& part : parts_) devices.push_back(part.device);
-  if (devices.empty()) devices.push_back(device);
+  if (devices.empty() || on_one_) devices.assign(1, device);
   std::vector<std::pair<std::shared_ptr<StoredMatrix>, int>> apart;
   for (const auto& matrix : operands_) {
     for (const int to : devices) {
@@ -169,10 +196,7 @@ void SgemmProduct::OnPlaced(const absl::Status& status) {
     if (parts_.empty()) KeepForms();
     return Submit();
   }
-  if (absl::IsResourceExhausted(error) && std::exchange(may_copy_, false)) {
-    return PlaceOn(DeviceFor(/*copies=*/false));
-  }
-  End(error);
+  OnNotPlaced(error);
 }
 
 absl::Status SgemmProduct::FindOperands() {
@@ -185,13 +209,17 @@ absl::Status SgemmProduct::FindOperands() {
 // On its device, and for the rows that others make on theirs.
 absl::Status SgemmProduct::MakeRoomForOutput() {
   MatrixStore& store = *environment_->dependencies.store;
+  // What an earlier try took.
+  spec_.output_resident.reset();
+  output_.reset();
+  for (RowPart& part : parts_) part.output.reset();
+  part_outputs_.clear();
   absl::StatusOr<std::unique_ptr<PendingOutput>> output =
       store.BeginOutput(client_, plan_.output.matrix_id, plan_.shape.m,
                         plan_.shape.n, plan_.output.ttl, spec_.device);
   if (!output.ok()) return output.status();
   output_ = *std::move(output);
   spec_.output_resident = output_->matrix();
-  part_outputs_.clear();
   for (RowPart& part : parts_) {
     if (part.device == spec_.device) continue;
     output = store.BeginOutput(client_, /*id=*/"", part.rows, plan_.shape.n,
@@ -313,9 +341,9 @@ void SgemmProduct::OnTaskDone(TaskResult result) {
        .kernel = kernel_->info(),
        .matrix_id = output_id_},
       std::move(result), std::move(ticket_), start, &environment_->answers);
-  run_->encode_seconds = Seconds(MonotonicClock::now() - start);
-  RecordStages(seconds, run_->encode_seconds,
-               *environment_->dependencies.metrics);
+  const double encode_seconds = Seconds(MonotonicClock::now() - start);
+  if (run_.has_value()) run_->encode_seconds = encode_seconds;
+  RecordStages(seconds, encode_seconds, *environment_->dependencies.metrics);
   End(std::move(answer));
 }
 

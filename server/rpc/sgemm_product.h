@@ -84,6 +84,10 @@ class SgemmProduct {
   absl::Status FindOperands();
   int DeviceFor(bool copies) const;
   void PlaceOn(int device) ABSL_LOCKS_EXCLUDED(mu_);
+  // On the device that has most of the operands, where there is no room for
+  // more copies.
+  void PlaceOnOne() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnNotPlaced(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status MakeRoomForOutput();
   absl::Status FindOperand(absl::string_view name, const OperandPlan& plan,
                            TaskOperand& operand);
@@ -117,7 +121,7 @@ class SgemmProduct {
   std::string client_;  // of one with something resident
   std::vector<std::shared_ptr<StoredMatrix>> operands_;  // resident ones
   std::vector<RowPart> parts_;                           // of one that is split
-  bool may_copy_ = true;  // operands, to a device that has less to do
+  bool on_one_ = false;  // placed for want of room, no other way is left
   std::unique_ptr<PendingOutput> output_;
   std::vector<std::unique_ptr<PendingOutput>> part_outputs_;
   std::string output_id_;

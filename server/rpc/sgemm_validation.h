@@ -68,6 +68,14 @@ struct SgemmPlan {
            ((reads_c() && c.matrix_id == id) ||
             (reads_inputs() && (a.matrix_id == id || b.matrix_id == id)));
   }
+
+  // Likewise, in its client's memory: once some rows are done, there is no
+  // going back.
+  bool adds_to_shared_memory() const {
+    return reads_c() && output.place == OutputPlan::Place::kShared &&
+           c.shared.region_id == output.shared.region_id &&
+           c.shared.offset == output.shared.offset;
+  }
 };
 
 // Judges a request.

@@ -192,6 +192,7 @@ void RowSplit::PartEnded(const TaskResult& result) {
   {
     MutexLock lock(&mu_);
     TakeLonger(result.seconds, seconds_);
+    ran_ |= result.ran;
   }
   const bool last = IsLast(result.status);
   if (last) return Gather();
@@ -234,6 +235,7 @@ void RowSplit::End() {
     MutexLock lock(&mu_);
     result.status = error_;
     result.seconds = seconds_;
+    result.ran = ran_;
   }
   if (result.status.ok()) {
     result.output = std::move(blocks_->output);

@@ -104,6 +104,7 @@ class RowSplit : public std::enable_shared_from_this<RowSplit> {
   int to_come_ ABSL_GUARDED_BY(mu_);  // parts, then copies, that have not ended
   absl::Status error_ ABSL_GUARDED_BY(mu_);  // the first
   StageSeconds seconds_ ABSL_GUARDED_BY(mu_);
+  bool ran_ ABSL_GUARDED_BY(mu_) = false;  // some part
 };
 
 }  // namespace gemmd

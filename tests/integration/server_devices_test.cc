@@ -24,6 +24,14 @@ constexpr int kDevices = 2;
 
 class ServerDevicesTest : public ::testing::Test {
  protected:
+  explicit ServerDevicesTest(const ServerOptions& options = Options())
+      : server_(
+            options,
+            [](const BackendOptions& backend, const KernelRegistry& registry)
+                -> absl::StatusOr<std::unique_ptr<Backend>> {
+              return FaultyBackend::Create(backend, registry, kDevices);
+            }) {}
+
   static ServerOptions Options() {
     ServerOptions options = testing::TestOptions();
     options.streams_per_device = 1;
@@ -121,12 +129,7 @@ class ServerDevicesTest : public ::testing::Test {
   const ::testing::ScopedTrace trace_{__FILE__, __LINE__,
                                       ::testing::Message() << "seed " << seed_};
   std::mt19937 random_{seed_};
-  RunningServer server_{
-      Options(),
-      [](const BackendOptions& options, const KernelRegistry& registry)
-          -> absl::StatusOr<std::unique_ptr<Backend>> {
-        return FaultyBackend::Create(options, registry, kDevices);
-      }};
+  RunningServer server_;
 };
 
 TEST_F(ServerDevicesTest, ALargeProductIsSharedByRows) {
@@ -158,6 +161,32 @@ TEST_F(ServerDevicesTest,
   EXPECT_EQ(server_.Metrics().Value("gemmd_matrices"), 3);
   EXPECT_EQ(server_.Metrics().Sum("gemmd_matrix_store_bytes"),
             4.0 * (kDevices * (1100 * 650 + 650 * 700) + 1100 * 700));
+}
+
+class ServerLittleRoomTest : public ServerDevicesTest {
+ protected:
+  // A client's share, half of both stores, is for the operands and the product
+  // of the test, but not for rows of it on the other device as well.
+  static ServerOptions LittleRoom() {
+    ServerOptions options = Options();
+    options.matrix_store_bytes = 8'500'000;
+    return options;
+  }
+  ServerLittleRoomTest() : ServerDevicesTest(LittleRoom()) {}
+};
+
+TEST_F(ServerLittleRoomTest, ALargeProductIsMadeOnOneDeviceThen) {
+  const v1::SgemmRequest inlined = RandomRequest(1100, 700, 650, seed_);
+  v1::SgemmRequest request = inlined;
+  Keep("a", request.mutable_a());
+  Keep("b", request.mutable_b());
+  request.mutable_output()->mutable_resident()->set_matrix_id("c");
+  v1::SgemmResponse response;
+  const grpc::Status status = Multiply(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ExpectRows(inlined, Fetch("c"), random_);
+  EXPECT_EQ(Copies("c"), 1);
+  EXPECT_EQ(server_.Metrics().Value("gemmd_matrices"), 3);
 }
 
 // Clients that all use one matrix, on one device at first.

@@ -339,6 +339,25 @@ TEST(SgemmValidationTest, WhatIsElsewhereTakesNoStagingMemory) {
   EXPECT_TRUE(plan->in_place());
 }
 
+TEST(SgemmValidationTest, AddsToSharedMemoryWhereCIsTheProduct) {
+  v1::SgemmRequest request = GoodRequest();
+  SetOperand(*request.mutable_c(), 2, 4);  // 32 bytes
+  const std::string region(16, 'r');
+  const auto place = [&](v1::SharedMemorySlice& slice, uint64_t offset) {
+    slice.set_region_id(region);
+    slice.set_offset(offset);
+  };
+  place(*request.mutable_c()->mutable_shared_memory(), 64);
+  auto& to = *request.mutable_output()->mutable_shared_memory();
+  request.set_beta(1.0f);
+  for (const uint64_t offset : {32, 64, 96}) {
+    place(*to.mutable_slice(), offset);
+    const auto plan = Plan(request, kEverywhere);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->adds_to_shared_memory(), offset == 64) << offset;
+  }
+}
+
 TEST(SgemmValidationTest, AnInlineCOfAnOutputElsewhereIsStagedAsAnInput) {
   v1::SgemmRequest request = GoodRequest();
   request.set_beta(1.0f);

@@ -144,6 +144,7 @@ class RowSplitTest : public ::testing::Test {
         });
     EXPECT_TRUE(split->Submit().ok());
     done.wait();
+    EXPECT_TRUE(result.ran);
     spec.output = std::move(result.output);
     task.Finish(result.status, result.seconds, result.device, 1);
     return {};
@@ -248,6 +249,7 @@ TEST_F(RowSplitTest, OneThatIsAbortedBeforeItIsQueuedEndsThere) {
   split->Abort(absl::CancelledError("not wanted"));
   EXPECT_TRUE(absl::IsCancelled(split->Submit()));
   ASSERT_TRUE(ending.ended());
+  EXPECT_FALSE(ending.result.ran);
   EXPECT_TRUE(absl::IsCancelled(ending.result.status));
 }
 
