@@ -29,7 +29,7 @@ struct EndedRequest {
   };
 
   absl::string_view method;  // "gemmd.v1.GemmService/Sgemm"
-  std::string client;        // as in TaskSpec
+  std::string client;        // a name or a digest, never a secret
   std::string trace_id;      // the client's, W3C trace context
   std::string span_id;
   std::string request_id;  // the client's

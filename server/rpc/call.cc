@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/status.h"
 #include "server/rpc/caller.h"
+#include "server/rpc/client_identity.h"
 #include "server/rpc/client_status.h"
 #include "server/rpc/deadline.h"
 #include "server/rpc/trace_context.h"
@@ -77,8 +78,9 @@ void Call::Finished(bool ok) {
   metrics.MessageSizes(method_, request_bytes_, answer_bytes_);
   // A watch has no other end than its client's or the server's.
   if (IsRequestLogged(status_) && method_ != Method::kHealthWatch) {
-    EndedRequest request{
-        .method = MethodName(method_), .client = client_, .seconds = seconds};
+    EndedRequest request{.method = MethodName(method_),
+                         .client = NameInLog(client_),
+                         .seconds = seconds};
     DescribeEnd(&request);
     AddTraceContext(context_, &request);
     LogRequest(request, status_);

@@ -16,6 +16,11 @@ namespace gemmd {
 // Errors: INVALID_ARGUMENT for any other value, or several.
 absl::StatusOr<std::string> ClientIdentity(const grpc::ServerContext& context);
 
+// What the log calls a client. Whoever knows the value above can use its
+// client's matrices, so it is a digest of that, "sha256:5e884898"; a name, of a
+// token or a certificate, is itself.
+std::string NameInLog(const std::string& client);
+
 // The call came over the unix socket, and so from this host.
 bool IsLocal(const grpc::ServerContext& context);
 

@@ -243,7 +243,7 @@ void StreamCall::LogItem(const StreamItem& item, const absl::Status& status) {
   if (!IsRequestLogged(status)) return;
   EndedRequest request{
       .method = MethodName(Method::kSgemmStream),
-      .client = client(),
+      .client = NameInLog(client()),
       .seconds = Seconds(MonotonicClock::now() - item.arrival)};
   item.product.Describe(&request);
   AddTraceContext(context(), &request);
