@@ -49,8 +49,10 @@ struct RpcOptions {
   // After this a connection is asked to reconnect, which spreads long-lived
   // clients over new servers. --max-connection-age
   absl::Duration max_connection_age = absl::InfiniteDuration();
-  // A connection that takes nothing of what is sent for so long, or does not
-  // answer a ping in that time, is ended.
+  // A TCP connection that takes nothing of what is sent for so long, or any
+  // that does not answer a ping in that time, is ended. A local client that
+  // stops reading its unix socket keeps its connection, and its share of the
+  // budget, until it ends.
   absl::Duration send_timeout = absl::Seconds(10);
   // The channelz service. --channelz
   bool channelz = false;
