@@ -38,6 +38,9 @@ class Connections {
   // The one with the fewest calls in flight. Count a call there in and out.
   Connection* Choose() const;
 
+  // The i-th of size().
+  Connection* at(int i) const { return connections_[i].get(); }
+
   const std::string& address() const { return address_; }
   int size() const { return static_cast<int>(connections_.size()); }
 

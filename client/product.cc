@@ -18,6 +18,9 @@ namespace {
 constexpr uint64_t kAlwaysInline = uint64_t{1} << 20;
 // Of the numbers, each way. Above, an item costs no less than a call.
 constexpr uint64_t kMaxStreamed = uint64_t{64} << 10;
+// m * n * k of an item: what the server does for it though nobody may wait for
+// it any more. A row against a resident 8192 x 8192.
+constexpr double kMaxStreamedProducts = 1 << 26;
 // Of a message, for everything but the numbers.
 constexpr uint64_t kMessageRoom = 4096;
 // What is uploaded for one product lives so long if its client dies.
@@ -112,6 +115,15 @@ bool Product::IsOutputShared() const {
   return session_->shared().Find(call_.output).block != nullptr;
 }
 
+bool Product::IsAnyShared() const {
+  const auto shared = [this](const Operand* x) {
+    return x->residence() == nullptr &&
+           session_->shared().Find(x->view()).block != nullptr;
+  };
+  return shared(&call_.a) || shared(&call_.b) || shared(&call_.c) ||
+         IsOutputShared();
+}
+
 bool Product::IsOneRequest() const {
   const std::optional<ServerInfo::Limits> limits = session_->KnownLimits();
   const uint64_t limit =
@@ -120,7 +132,10 @@ bool Product::IsOneRequest() const {
 }
 
 bool Product::IsSmall() const {
-  return !call_.resident_output.has_value() && LargestMessage() <= kMaxStreamed;
+  return !call_.resident_output.has_value() && !IsAnyShared() &&
+         LargestMessage() <= kMaxStreamed &&
+         static_cast<double>(size_.m) * size_.n * size_.k <=
+             kMaxStreamedProducts;
 }
 
 uint64_t Product::LargestMessage() const {

@@ -37,8 +37,8 @@ class Product {
   // Whether one request will do, as far as can be told without asking.
   bool IsOneRequest() const;
 
-  // Whether that is small both ways and leaves nothing on the server, so that
-  // it may go as an item of a stream.
+  // Whether that is small both ways, little work, touches no shared memory and
+  // leaves nothing on the server, so that it may go as an item of a stream.
   bool IsSmall() const;
 
   // That request, to Sgemm.
@@ -75,6 +75,7 @@ class Product {
   uint64_t InlineBytes(const Operand& x) const;
   uint64_t LargestMessage() const;
   bool IsOutputShared() const;
+  bool IsAnyShared() const;
   void NoteShared(const MatrixView& x);
   absl::Status Fit();
   absl::Status MakeResident(Operand* operand);

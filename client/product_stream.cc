@@ -7,9 +7,10 @@
 
 namespace gemmd::client {
 
-ProductStream::ProductStream(const Connections* connections,
+ProductStream::ProductStream(const Connections* connections, int connection,
                              const Identity* identity)
     : connections_(connections),
+      connection_(connection),
       identity_(identity),
       thread_([this] { Run(); }) {}
 
@@ -34,8 +35,8 @@ StreamCall* ProductStream::Current() {
     if (newest->takes_items()) return newest;
     newest->SendNoMore();
   }
-  calls_.push_back(
-      std::make_unique<StreamCall>(*connections_, *identity_, &queue_));
+  calls_.push_back(std::make_unique<StreamCall>(
+      *connections_, connections_->at(connection_), *identity_, &queue_));
   return calls_.back().get();
 }
 

@@ -28,14 +28,15 @@ namespace gemmd::client {
 //
 // A stream has no deadlines and no cancellations of its own: here a product
 // that is over time or cancelled is only not waited for any more, and the
-// server may still run it. So products on it are small, and hold none of their
-// caller's memory.
+// server may still run it. So products on it are small (Product::IsSmall), and
+// hold none of their caller's memory.
 //
 // Thread-safe. One thread of its own, which calls back.
 class ProductStream {
  public:
-  // Both outlive it.
-  ProductStream(const Connections* connections, const Identity* identity);
+  // On the connection of that number. Both outlive it.
+  ProductStream(const Connections* connections, int connection,
+                const Identity* identity);
   // After the last item is done.
   ~ProductStream();
   ProductStream(const ProductStream&) = delete;
@@ -56,6 +57,7 @@ class ProductStream {
   void WakeAt(absl::Time when);                // with mu_ held
 
   const Connections* const connections_;
+  const int connection_;
   const Identity* const identity_;
   std::atomic<uint64_t> next_sequence_ = 1;  // a counter, orders nothing
   grpc::CompletionQueue queue_;

@@ -50,7 +50,7 @@ Session::Session(const ClientOptions& options)
     queues_.push_back(std::make_unique<CallQueue>());
     if (options.stream_small_products) {
       streams_.push_back(
-          std::make_unique<ProductStream>(&connections_, &identity_));
+          std::make_unique<ProductStream>(&connections_, i, &identity_));
     }
   }
   background_.emplace();

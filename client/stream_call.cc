@@ -18,9 +18,9 @@ bool StreamCall::takes_items() const {
   return !sending_done_ && absl::Now() - begin_ < kMaxAge;
 }
 
-StreamCall::StreamCall(const Connections& connections, const Identity& identity,
-                       grpc::CompletionQueue* queue)
-    : connections_(connections), connection_(connections.Choose()) {
+StreamCall::StreamCall(const Connections& connections, Connection* connection,
+                       const Identity& identity, grpc::CompletionQueue* queue)
+    : connections_(connections), connection_(connection) {
   identity.AddTo(&context_);
   stream_ = connection_->stub.PrepareCall(
       &context_, "/gemmd.v1.GemmService/SgemmStream", queue);

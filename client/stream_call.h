@@ -54,8 +54,9 @@ class StreamCall {
     Event event;
   };
 
-  StreamCall(const Connections& connections, const Identity& identity,
-             grpc::CompletionQueue* queue);
+  // On `connection`, one of `connections`.
+  StreamCall(const Connections& connections, Connection* connection,
+             const Identity& identity, grpc::CompletionQueue* queue);
 
   bool takes_items() const;
   // No event will come any more.

@@ -56,9 +56,9 @@ struct RetryPolicy {
 
 // What a client is made with.
 struct ClientOptions {
-  // "host:port", "[ipv6]:port" or "unix:/path/of/socket"; or several servers, as
-  // gRPC names them ("dns:///host:port", "ipv4:host:port,host:port"): the first
-  // that answers is taken, and the next one when it is gone.
+  // "host:port", "[ipv6]:port" or "unix:/path/of/socket"; or several servers,
+  // as gRPC names them ("dns:///host:port", "ipv4:host:port,host:port"): the
+  // first that answers is taken, and the next one when it is gone.
   std::string address = "127.0.0.1:50051";
 
   // Connections, at most 64; 0: one for every 4 cores of this machine, 1 to 4.
@@ -96,11 +96,12 @@ struct ClientOptions {
 
   RetryPolicy retry = {};
 
-  // Small products (64 KiB each way at most) that SgemmAsync begins go as items
-  // of a stream, which takes a third of the CPU time of a call each. For that
-  // the server does not hear of their deadlines and cancellations, and counts
-  // the stream's calls, not theirs, in grpc_server_call_*; a new token waits
-  // for the next stream, 20 s at most. What is tried again is a call.
+  // Small products (64 KiB each way and 2^26 for m * n * k at most, nothing in
+  // shared memory) that SgemmAsync begins go as items of a stream, which takes
+  // a third of the CPU time of a call each. For that the server does not hear
+  // of their deadlines and cancellations, and counts the stream's calls, not
+  // theirs, in grpc_server_call_*; a new token waits for the next stream, 20 s
+  // at most. What is tried again is a call.
   bool stream_small_products = false;
 
   // The part of the products, drawn at random, that is checked before it is

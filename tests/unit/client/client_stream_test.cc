@@ -73,6 +73,7 @@ TEST(ClientStreamTest, SmallProductsShareAStreamForEachConnection) {
   EXPECT_EQ(server.calls(), 0);
   EXPECT_EQ(server.seen().streamed, 100);
   EXPECT_EQ(server.seen().streams, 2);
+  EXPECT_EQ(server.peers().size(), 2u);
 }
 
 TEST(ClientStreamTest, TheOthersAreCalls) {
@@ -87,6 +88,30 @@ TEST(ClientStreamTest, TheOthersAreCalls) {
   ASSERT_TRUE(MultiplyOnce(by_default.get(), small, small).ok());
   EXPECT_EQ(server.calls(), 3);
   EXPECT_EQ(server.seen().streams, 0);
+}
+
+TEST(ClientStreamTest, MuchWorkOnResidentOperandsIsACall) {
+  FakeServer server([](auto&, const auto&, auto*) {
+    return InvalidFieldError("a", "not today");
+  });
+  const auto client = NewStreamingClient(server.address());
+  const Matrix wide = RandomMatrix(128, 4097);  // with its transpose, over 2^26
+  const auto x = client->Upload(wide.view());
+  ASSERT_TRUE(x.ok()) << x.status();
+  const auto multiply = [&](const Operand& a) {
+    absl::Notification done;
+    client->SgemmAsync({.a = a, .b = *x, .transpose_b = true},
+                       [&](const absl::StatusOr<SgemmAnswer>& answer) {
+                         EXPECT_FALSE(answer.ok());
+                         done.Notify();
+                       });
+    done.WaitForNotification();
+  };
+  multiply(*x);
+  EXPECT_EQ(server.seen().streams, 0);
+  const Matrix row = RandomMatrix(1, 4097);
+  multiply(row.view());
+  EXPECT_EQ(server.seen().streams, 1);
 }
 
 TEST(ClientStreamTest, AnItemThatMayBeTriedAgainBecomesACall) {

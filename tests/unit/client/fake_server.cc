@@ -56,6 +56,7 @@ grpc::Status FakeServer::SgemmStream(
   {
     std::lock_guard<std::mutex> lock(mu_);
     ++seen_.streams;
+    peers_.insert(context->peer());
     breaks = breaking_streams_-- > 0;
   }
   v1::SgemmStreamRequest item;
