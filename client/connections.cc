@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "client/channel_credentials.h"
+#include "client/options_check.h"
 
 namespace gemmd::client {
 namespace {
@@ -36,6 +37,10 @@ std::shared_ptr<grpc::Channel> NewChannel(
   // Sizes are the server's to judge; gRPC's 4 MiB would lose the answer.
   arguments.SetMaxReceiveMessageSize(INT_MAX);
   arguments.SetMaxSendMessageSize(INT_MAX);
+  // Else the environment's http_proxy would get what is for this host.
+  if (IsLocal(options.address)) {
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  }
   // Retries are ours (retry.h); gRPC's would keep copies of the slices.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // What GRPC calls the minimum backoff is how long a connect may take.

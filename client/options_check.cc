@@ -66,16 +66,6 @@ bool IsUnix(absl::string_view address) {
   return absl::StartsWith(address, "unix:");
 }
 
-// What is sent there does not leave this host.
-bool IsLocal(absl::string_view address) {
-  const absl::string_view host = address.substr(0, address.rfind(':'));
-  const bool loopback =
-      absl::StartsWith(host, "127.") &&
-      host.find_first_not_of("0123456789.") == absl::string_view::npos;
-  return IsUnix(address) || loopback || host == "[::1]" ||
-         absl::EqualsIgnoreCase(host, "localhost");
-}
-
 absl::Status CheckAccess(const ClientOptions& options) {
   if (options.tls.has_value()) {
     if (IsUnix(options.address)) {
@@ -104,6 +94,15 @@ absl::Status CheckAccess(const ClientOptions& options) {
 }
 
 }  // namespace
+
+bool IsLocal(absl::string_view address) {
+  const absl::string_view host = address.substr(0, address.rfind(':'));
+  const bool loopback =
+      absl::StartsWith(host, "127.") &&
+      host.find_first_not_of("0123456789.") == absl::string_view::npos;
+  return IsUnix(address) || loopback || host == "[::1]" ||
+         absl::EqualsIgnoreCase(host, "localhost");
+}
 
 absl::Status CheckOptions(const ClientOptions& options) {
   if (absl::Status status = CheckAddress(options.address); !status.ok()) {

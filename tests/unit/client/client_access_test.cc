@@ -4,6 +4,7 @@
 #include <grpcpp/security/server_credentials.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -56,6 +57,18 @@ TEST(ClientTokenTest, GoesWithEveryCall) {
                   Pair("DownloadMatrix", bearer), Pair("ListMatrices", bearer),
                   Pair("DeleteMatrix", bearer), Pair("GetServerInfo", bearer),
                   Pair("Check", bearer)));
+}
+
+// Not by a proxy either, which would be on the way of a token in plaintext.
+TEST(ClientTokenTest, WhatIsForThisHostGoesStraightThere) {
+  FakeServer server(Answer);
+  ASSERT_EQ(setenv("grpc_proxy", "http://127.0.0.1:1", /*overwrite=*/1), 0);
+  const auto client = NewClient({.address = server.address(),
+                                 .token = kToken,
+                                 .timeout = absl::Seconds(20)});
+  const auto health = client->Health();
+  unsetenv("grpc_proxy");
+  EXPECT_TRUE(health.ok()) << health.status();
 }
 
 TEST(ClientTokenTest, AChangedFileCountsFromTheNextCallOn) {
