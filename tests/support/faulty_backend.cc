@@ -172,10 +172,12 @@ absl::StatusOr<std::unique_ptr<FaultyBackend>> FaultyBackend::Create(
   if (!host.ok()) return host.status();
   auto backend =
       std::unique_ptr<FaultyBackend>(new FaultyBackend(*std::move(host)));
+  const size_t resident_bytes = options.resident_bytes.value_or(0);
   for (int i = 0; i < devices; ++i) {
     DeviceInfo info = backend->host_->devices()[0]->info();
     info.index = i;
-    auto resident = HeapStagingPool::Create(kResidentBytes);
+    auto resident = HeapStagingPool::Create(
+        resident_bytes > 0 ? resident_bytes : kResidentBytes);
     if (!resident.ok()) return resident.status();
     backend->devices_.push_back(
         std::make_unique<FaultyDevice>(std::make_unique<CpuDevice>(

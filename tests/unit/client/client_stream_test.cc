@@ -73,6 +73,16 @@ TEST(ClientStreamTest, SmallProductsShareAStreamForEachConnection) {
   EXPECT_EQ(server.calls(), 0);
   EXPECT_EQ(server.seen().streamed, 100);
   EXPECT_EQ(server.seen().streams, 2);
+}
+
+TEST(ClientStreamTest, EachConnectionHasItsStreamWhenLittleIsToDo) {
+  FakeServer server(Answer);
+  const auto client = NewStreamingClient(server.address(), /*connections=*/2);
+  const Matrix a = RandomMatrix(2, 2);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(MultiplyOnce(client.get(), a, a).ok());
+  }
+  EXPECT_EQ(server.seen().streams, 2);
   EXPECT_EQ(server.peers().size(), 2u);
 }
 
