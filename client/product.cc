@@ -206,7 +206,11 @@ absl::Status Product::Verify(SgemmAnswer* answer) {
 }
 
 bool Product::MayRestore(const absl::Status& status) const {
-  if (!absl::IsNotFound(status) || operation_->cancelled()) return false;
+  // A matrix of which rows are still to come may be one that another thread is
+  // restoring.
+  const bool missing =
+      absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+  if (!missing || operation_->cancelled()) return false;
   if (!MissingResource(status, kRegionType).empty()) {
     return !sent_regions_.empty();
   }

@@ -1,5 +1,8 @@
 #include "server/store/store_errors.h"
 
+#include <string>
+
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/error_details.h"
@@ -30,9 +33,17 @@ absl::Status UploadGoneError(absl::string_view id) {
                    "uploaded"));
 }
 
+// Names the matrix, as where there is none: a client that uploads it just now
+// knows then what to wait for.
 absl::Status MatrixIncompleteError(absl::string_view id) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("rows of the matrix \"", id, "\" are still to come"));
+  const std::string message =
+      absl::StrCat("rows of the matrix \"", id, "\" are still to come");
+  absl::Status status = absl::FailedPreconditionError(message);
+  ResourceNotFoundError(kType, id, message)
+      .ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+        status.SetPayload(type, payload);
+      });
+  return status;
 }
 
 absl::Status NoRoomError(size_t bytes, const BudgetLack& lack) {
