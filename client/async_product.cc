@@ -62,9 +62,7 @@ void AsyncProduct::ItemEnded(absl::StatusOr<grpc::ByteBuffer> result) {
 }
 
 void AsyncProduct::BeginRequest(int attempts, absl::Duration delay) {
-  Call::Parts parts =
-      session_->CallParts("/gemmd.v1.GemmService/Sgemm", operation_.get());
-  parts.request = product_->Encode(&parts.lent);
+  Call::Parts parts = product_->CallParts();
   parts.attempts = attempts;
   parts.delay = delay;
   parts.done = [self = shared_from_this()](

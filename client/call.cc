@@ -4,6 +4,7 @@
 
 #include "absl/random/random.h"
 #include "client/retry.h"
+#include "proto/error_details.h"
 #include "proto/status.h"
 
 namespace gemmd::client {
@@ -72,10 +73,11 @@ bool Call::AttemptEnded() {
     const absl::Status status = FromGrpcStatus(attempt_->status);
     absl::BitGen random;
     const std::optional<absl::Duration> delay =
-        cancelled_ ? std::nullopt
-                   : NextRetryDelay(parts_.retry, status, attempts_,
-                                    parts_.operation->remaining(),
-                                    absl::Uniform(random, 0.0, 1.0));
+        cancelled_ || (parts_.retry_refusals_alone && !RetryDelay(status))
+            ? std::nullopt
+            : NextRetryDelay(parts_.retry, status, attempts_,
+                             parts_.operation->remaining(),
+                             absl::Uniform(random, 0.0, 1.0));
     if (delay.has_value()) {
       WakeAfter(*delay);
       return false;

@@ -47,6 +47,10 @@ class Call {
     LentMemory lent;  // what `request` refers to
     Done done;        // called by Deliver, once
 
+    // Only what the server says that it refused (with RetryInfo) is tried
+    // again: of a connection that was lost, it may have run the call.
+    bool retry_refusals_alone = false;
+
     // Tries that were made before, elsewhere, and how long to wait for the
     // next.
     int attempts = 0;

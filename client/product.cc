@@ -124,6 +124,20 @@ bool Product::IsAnyShared() const {
          IsOutputShared();
 }
 
+bool Product::AddsToSharedMemory() const {
+  return call_.beta != 0 && IsOutputShared() &&
+         call_.c.residence() == nullptr &&
+         call_.c.view().data == call_.output.data;
+}
+
+Call::Parts Product::CallParts() {
+  Call::Parts parts =
+      session_->CallParts("/gemmd.v1.GemmService/Sgemm", operation_);
+  parts.request = Encode(&parts.lent);
+  parts.retry_refusals_alone = AddsToSharedMemory();
+  return parts;
+}
+
 bool Product::IsOneRequest() const {
   const std::optional<ServerInfo::Limits> limits = session_->KnownLimits();
   const uint64_t limit =
@@ -293,9 +307,7 @@ absl::Status Product::Fit() {
 }
 
 absl::StatusOr<SgemmAnswer> Product::SendOnce() {
-  Call::Parts parts =
-      session_->CallParts("/gemmd.v1.GemmService/Sgemm", operation_);
-  parts.request = Encode(&parts.lent);
+  Call::Parts parts = CallParts();
   absl::StatusOr<SgemmAnswer> answer;
   parts.done = [&](absl::StatusOr<grpc::ByteBuffer> result, int attempts) {
     if (result.ok()) {

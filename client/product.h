@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/call.h"
 #include "client/lent_memory.h"
 #include "client/operation.h"
 #include "client/product_check.h"
@@ -43,6 +44,7 @@ class Product {
 
   // That request, to Sgemm.
   grpc::ByteBuffer Encode(LentMemory* lent);
+  Call::Parts CallParts();  // with it
 
   // What its answer says; verified, if it is this one's turn.
   absl::StatusOr<SgemmAnswer> Decode(grpc::ByteBuffer response, int attempts);
@@ -76,6 +78,8 @@ class Product {
   uint64_t LargestMessage() const;
   bool IsOutputShared() const;
   bool IsAnyShared() const;
+  // C := alpha A B + beta C where C is shared memory: run twice, it adds twice.
+  bool AddsToSharedMemory() const;
   void NoteShared(const MatrixView& x);
   absl::Status Fit();
   absl::Status MakeResident(Operand* operand);

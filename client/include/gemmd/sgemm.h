@@ -59,7 +59,8 @@ struct SgemmCall {
 
   // Where to write C, m x n; without data, the answer brings a matrix of its
   // own. May be the memory of `c`, and overlaps nothing else of the call. What
-  // it holds after an error is not said.
+  // it holds after an error is not said. A product that adds to `c` in shared
+  // memory is not tried again after a lost connection: it may have run.
   MutableMatrixView output = {};
 
   // Given: C stays on the server, and `output` has no data.
