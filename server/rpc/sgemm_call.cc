@@ -31,7 +31,9 @@ class SgemmCall final : public ReceivedCall {
   void Received() override;
   void NotReceived(const absl::Status& why) override;
   void Cancelled(const absl::Status& why) override;
-  void DescribeEnd(EndedRequest* request) override { product_.Describe(request); }
+  void DescribeEnd(EndedRequest* request) override {
+    product_.Describe(request);
+  }
 
   void Handle();
   absl::Status Start();
