@@ -20,7 +20,7 @@ Call::Attempt::~Attempt() {
 Call::Call(Parts&& parts) : parts_(std::move(parts)) {
   // grpc::ByteBuffer moves by copying; what stayed behind would keep the lent
   // memory.
-  parts.request.Clear();
+  parts.request.Clear();  // NOLINT(bugprone-use-after-move)
 }
 
 void Call::Begin(grpc::CompletionQueue* queue) {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,9 +69,9 @@ TEST_F(ClientReplicasTest, AHandleGoesOnAtAnotherReplica) {
           const auto product =
               (*client)->Sgemm({.a = a.view(), .b = *resident});
           ASSERT_TRUE(product.ok()) << gone << ": " << product.status();
-          ASSERT_EQ(std::memcmp(product->c.data(), expected->c.data(),
-                                sizeof(float) * 20 * 200),
-                    0);
+          ASSERT_TRUE(std::equal(product->c.data(),
+                                 product->c.data() + 20 * 200,
+                                 expected->c.data()));
         }
       });
     }

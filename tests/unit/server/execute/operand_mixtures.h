@@ -108,7 +108,7 @@ class SharedPages {
     for (int64_t i = 0; values != nullptr && i < rows; ++i) {
       std::memcpy(words + i * ld, values + i * cols, cols * sizeof(float));
     }
-    const HostSlice slice = {pages_, pages_.get() + next_};
+    HostSlice slice = {pages_, pages_.get() + next_};
     next_ += rows * ld * sizeof(float) + 36;
     EXPECT_LE(next_, kBytes);
     return slice;

@@ -145,7 +145,7 @@ class RowSplitTest : public ::testing::Test {
     EXPECT_TRUE(split->Submit().ok());
     done.wait();
     EXPECT_TRUE(result.ran);
-    spec.output = std::move(result.output);
+    task.mutable_spec().output = std::move(result.output);
     task.Finish(result.status, result.seconds, result.device, 1);
     return {};
   }
