@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,17 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "gemmd/client.h"
 #include "tests/integration/child_program.h"
+#include "tests/support/client_matrices.h"
 
 namespace gemmd {
 namespace {
-
-Matrix Numbers(int64_t rows, int64_t cols) {
-  Matrix x(rows, cols);
-  for (int64_t i = 0; i < rows * cols; ++i) {
-    x.data()[i] = static_cast<float>(i % 251) / 251 - 0.5f;
-  }
-  return x;
-}
 
 class ClientReplicasTest : public ::testing::Test {
  protected:
@@ -55,8 +46,8 @@ class ClientReplicasTest : public ::testing::Test {
 TEST_F(ClientReplicasTest, AHandleGoesOnAtAnotherReplica) {
   auto client = Client::Create({.address = Address(), .connections = 2});
   ASSERT_TRUE(client.ok()) << client.status();
-  const Matrix a = Numbers(20, 300);
-  const Matrix b = Numbers(300, 200);
+  const Matrix a = RandomMatrix(20, 300);
+  const Matrix b = RandomMatrix(300, 200);
   const auto resident = (*client)->Upload(b.view(), {.source_lives = true});
   ASSERT_TRUE(resident.ok()) << resident.status();
   const auto expected = (*client)->Sgemm({.a = a.view(), .b = b.view()});
@@ -69,9 +60,7 @@ TEST_F(ClientReplicasTest, AHandleGoesOnAtAnotherReplica) {
           const auto product =
               (*client)->Sgemm({.a = a.view(), .b = *resident});
           ASSERT_TRUE(product.ok()) << gone << ": " << product.status();
-          ASSERT_TRUE(std::equal(product->c.data(),
-                                 product->c.data() + 20 * 200,
-                                 expected->c.data()));
+          ASSERT_TRUE(SameBits(product->c, expected->c));
         }
       });
     }

@@ -10,38 +10,19 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "client/product_check.h"
 #include "gemmd/client.h"
+#include "tests/support/client_matrices.h"
 
 namespace gemmd {
 namespace {
 
 std::string server_address;
 std::string unix_address;
-
-Matrix RandomMatrix(int64_t rows, int64_t cols) {
-  static const unsigned seed = [] {
-    const unsigned value = std::random_device{}();
-    std::printf("seed %u\n", value);
-    return value;
-  }();
-  static std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Matrix x(rows, cols);
-  for (int64_t i = 0; i < rows * cols; ++i) x.data()[i] = uniform(random);
-  return x;
-}
-
-bool SameBits(const Matrix& x, const Matrix& y) {
-  return x.rows() == y.rows() && x.cols() == y.cols() &&
-         (x.rows() * x.cols() == 0 ||
-          std::memcmp(x.data(), y.data(), 4 * x.rows() * x.cols()) == 0);
-}
 
 // Verifies every product that it can.
 class ClientServerTest : public ::testing::Test {

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "gemmd/client.h"
 #include "tests/integration/child_program.h"
 #include "tests/support/certificates.h"
+#include "tests/support/client_matrices.h"
 
 namespace gemmd {
 namespace {
@@ -113,24 +113,6 @@ class TransportServer {
   std::unique_ptr<ChildProgram> program_;
   ClientOptions options_ = {.connections = 2, .verify_fraction = 1};
 };
-
-Matrix RandomMatrix(int64_t rows, int64_t cols) {
-  static const unsigned seed = [] {
-    const unsigned value = std::random_device{}();
-    std::printf("seed %u\n", value);
-    return value;
-  }();
-  static std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Matrix x(rows, cols);
-  for (int64_t i = 0; i < rows * cols; ++i) x.data()[i] = uniform(random);
-  return x;
-}
-
-bool SameBits(const Matrix& x, const Matrix& y) {
-  return x.rows() == y.rows() && x.cols() == y.cols() &&
-         std::memcmp(x.data(), y.data(), 4 * x.rows() * x.cols()) == 0;
-}
 
 // One server for each transport, and a client of its own for each test, which
 // verifies every product that it sees.

@@ -1,27 +1,12 @@
 #include "tests/unit/client/client_fixture.h"
 
 #include <atomic>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 
 #include "absl/time/clock.h"
 
 namespace gemmd {
-
-Matrix RandomMatrix(int64_t rows, int64_t cols) {
-  static const unsigned seed = [] {
-    const unsigned value = std::random_device{}();
-    std::printf("seed %u\n", value);
-    return value;
-  }();
-  static std::atomic<unsigned> thread = 0;
-  thread_local std::mt19937 random(seed + thread++);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Matrix x(rows, cols);
-  for (int64_t i = 0; i < rows * cols; ++i) x.data()[i] = uniform(random);
-  return x;
-}
 
 std::vector<float> Expected(const Matrix& a, const Matrix& b) {
   std::vector<float> c(a.rows() * b.cols());
@@ -39,12 +24,6 @@ bool SameBits(const Matrix& c, const std::vector<float>& expected) {
   if (static_cast<size_t>(c.rows() * c.cols()) != expected.size()) return false;
   return expected.empty() ||
          std::memcmp(c.data(), expected.data(), 4 * expected.size()) == 0;
-}
-
-bool SameBits(const Matrix& c, const Matrix& expected) {
-  if (c.rows() != expected.rows() || c.cols() != expected.cols()) return false;
-  const size_t bytes = 4 * c.rows() * c.cols();
-  return bytes == 0 || std::memcmp(c.data(), expected.data(), bytes) == 0;
 }
 
 absl::Status Answer(grpc::ServerContext&, const v1::SgemmRequest& request,

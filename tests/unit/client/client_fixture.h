@@ -9,22 +9,18 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <vector>
 
 #include "gemmd/client.h"
+#include "tests/support/client_matrices.h"
 #include "tests/unit/client/fake_server.h"
 
 namespace gemmd {
-
-// Uniform in [-1, 1]; the seed is printed once.
-Matrix RandomMatrix(int64_t rows, int64_t cols);
 
 // What the fake server answers, by the same arithmetic.
 std::vector<float> Expected(const Matrix& a, const Matrix& b);
 
 bool SameBits(const Matrix& c, const std::vector<float>& expected);
-bool SameBits(const Matrix& c, const Matrix& expected);
 
 // A handler that multiplies.
 absl::Status Answer(grpc::ServerContext&, const v1::SgemmRequest& request,

@@ -1,0 +1,17 @@
+// Matrices for the tests of the client library.
+
+#pragma once
+
+#include <cstdint>
+
+#include "gemmd/matrix.h"
+
+namespace gemmd {
+
+// Uniform in [-1, 1]; the seed is printed once. Any thread.
+Matrix RandomMatrix(int64_t rows, int64_t cols);
+
+// Shapes too.
+bool SameBits(const Matrix& x, const Matrix& y);
+
+}  // namespace gemmd
