@@ -7,7 +7,8 @@
 namespace gemmd {
 namespace {
 
-thread_local bool t_idle_follows = false;
+thread_local bool t_has_idle = false;
+thread_local bool t_idle_asked = false;
 
 }  // namespace
 
@@ -27,12 +28,15 @@ CompletionLoop::~CompletionLoop() {
 
 void CompletionLoop::Start() {
   thread_ = std::thread([this] {
-    t_idle_follows = idle_ != nullptr;
+    t_has_idle = idle_ != nullptr;
     Poll();
   });
 }
 
-bool CompletionLoop::IdleFollows() { return t_idle_follows; }
+bool CompletionLoop::AskForIdle() {
+  if (t_has_idle) t_idle_asked = true;
+  return t_has_idle;
+}
 
 void CompletionLoop::Poll() {
   void* tag;
@@ -41,16 +45,15 @@ void CompletionLoop::Poll() {
 }
 
 bool CompletionLoop::Next(void** tag, bool* ok) {
-  if (t_idle_follows || busy_poll_.count() > 0) {
+  if (t_idle_asked || busy_poll_.count() > 0) {
     const MonotonicTime until = MonotonicClock::now() + busy_poll_;
-    bool told = !t_idle_follows;
     do {
       const auto status =
           queue_->AsyncNext(tag, ok, gpr_time_0(GPR_CLOCK_MONOTONIC));
       if (status != grpc::CompletionQueue::TIMEOUT) {
         return status == grpc::CompletionQueue::GOT_EVENT;
       }
-      if (!std::exchange(told, true)) idle_();
+      if (std::exchange(t_idle_asked, false)) idle_();
     } while (MonotonicClock::now() < until);
   }
   return queue_->Next(tag, ok);

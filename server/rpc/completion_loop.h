@@ -43,8 +43,8 @@ class MethodCompletion final : public Completion {
 // thread looks for the next without sleeping: a core for a sleeper's wake-up.
 class CompletionLoop {
  public:
-  // `idle`, if any, is called on the polling thread whenever it has run a
-  // completion and finds no other one ready.
+  // `idle`, if any, is called on the polling thread when a completion has asked
+  // for it and no other one is ready.
   explicit CompletionLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue,
                           MonotonicDuration busy_poll = {},
                           std::function<void()> idle = nullptr);
@@ -58,9 +58,9 @@ class CompletionLoop {
   // Starts polling; once, after the server has started.
   void Start();
 
-  // This is the polling thread of a loop with `idle`, which will be called once
-  // no more completions are ready.
-  static bool IdleFollows();
+  // On the polling thread of a loop with `idle`: asks that it be called once no
+  // more completions are ready, and true. Elsewhere false.
+  static bool AskForIdle();
 
  private:
   void Poll();

@@ -276,6 +276,8 @@ void SgemmProduct::Submit() {
 
 absl::Status SgemmProduct::SubmitTask() {
   BatchScheduler& scheduler = *environment_->dependencies.scheduler;
+  // Nothing else is ever held for others.
+  const bool may_hold = spec_.b.resident != nullptr;
   const auto task = std::make_shared<Task>(
       std::move(spec_),
       [this](TaskResult result) { OnTaskDone(std::move(result)); });
@@ -286,7 +288,7 @@ absl::Status SgemmProduct::SubmitTask() {
     status = cancelled_;
   }
   if (status.ok()) {
-    status = scheduler.Submit(task, CompletionLoop::IdleFollows());
+    status = scheduler.Submit(task, may_hold && CompletionLoop::AskForIdle());
   }
   // Whoever is first ends it: here, Cancel, or whoever has it from the
   // scheduler.
