@@ -125,6 +125,7 @@ double InTiles(int64_t size) {
 
 std::vector<double> PlacesInTiles(const std::vector<int64_t>& sizes) {
   std::vector<double> places;
+  places.reserve(sizes.size());
   for (const int64_t size : sizes) places.push_back(InTiles(size));
   const bool apart = std::ranges::adjacent_find(
                          places, std::greater_equal<double>()) == places.end();

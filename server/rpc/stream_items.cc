@@ -49,7 +49,7 @@ StreamItemPtr StreamItems::Answer(StreamItem* item, grpc::ByteBuffer message) {
   items_.erase(found);
   bytes_ += message.Length();
   const size_t bytes = item->bytes + message.Length();
-  answers_.push_back({std::move(message), bytes, item->started});
+  answers_.push_back({message, bytes, item->started});
   return owner;
 }
 

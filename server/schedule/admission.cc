@@ -108,9 +108,9 @@ absl::Status Admission::CheckRoom(const Client& client, size_t bytes) const {
 }
 
 absl::Status Admission::Full(absl::string_view flag,
-                             std::string message) const {
+                             absl::string_view message) const {
   return QuotaError(
-      flag, std::move(message),
+      flag, message,
       absl::FromChrono(drain_rate_.RetryDelay(static_cast<double>(requests_))));
 }
 

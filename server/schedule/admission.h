@@ -72,7 +72,7 @@ class Admission {
  private:
   absl::Status CheckRoom(const Client& client, size_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Full(absl::string_view flag, std::string message) const
+  absl::Status Full(absl::string_view flag, absl::string_view message) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Return(Client* client, size_t bytes);
 

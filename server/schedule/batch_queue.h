@@ -209,7 +209,7 @@ class BatchQueue {
   bool Fits(const Entry& entry, const Batch& batch, const Load& load) const;
   Group* FindOrAddGroup(const TaskSpec& spec);
   // Puts a new task, alone in its list, behind its like.
-  void Enter(Entries entry, Group* group, int priority,
+  void Enter(Entries one, Group* group, int priority,
              ClientTurns::Client* client);
   // The task to lead a batch; null if none is due. None that it gives has
   // ended when it is looked at.

@@ -42,7 +42,7 @@ class ClientTurns {
   // A task at the end of its client's line. `sequence` (1 or more) grows from
   // task to task over all clients; from `due` on it may have a turn, and not
   // before the task ahead of it.
-  Client* Add(absl::string_view client, int line, uint64_t sequence,
+  Client* Add(absl::string_view name, int line, uint64_t sequence,
               MonotonicTime due, Waiter* task);
 
   // Takes a task out and charges its client for what it got: 0 for nothing.

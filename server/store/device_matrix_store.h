@@ -31,13 +31,13 @@ class DeviceMatrixStore : public MatrixStore {
   ~DeviceMatrixStore() override;
 
   absl::StatusOr<std::unique_ptr<MatrixUpload>> BeginUpload(
-      const UploadSpec& spec) override;
+      const UploadSpec& announced) override;
   absl::StatusOr<std::shared_ptr<StoredMatrix>> Find(
       absl::string_view client, absl::string_view id) override;
   absl::StatusOr<std::unique_ptr<PendingOutput>> BeginOutput(
       absl::string_view client, absl::string_view id, int64_t rows,
       int64_t cols, std::optional<absl::Duration> ttl, int device) override;
-  void CopyTo(std::shared_ptr<StoredMatrix> matrix, int device,
+  void CopyTo(std::shared_ptr<StoredMatrix> matrix, int to,
               Copied done) override;
   std::shared_ptr<OperandForm> KeepForm(
       absl::string_view client,
@@ -96,7 +96,7 @@ class DeviceMatrixStore : public MatrixStore {
              StoreUse use) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status MakeRoomForAName() ABSL_LOCKS_EXCLUDED(mu_);
 
-  void EndCopyTo(const std::shared_ptr<StoredMatrix>& matrix, int device,
+  void EndCopyTo(const std::shared_ptr<StoredMatrix>& matrix, int to,
                  std::unique_ptr<ResidentMemory> memory, absl::Status status);
   // What a client is told of a copy, and the observer of a fault.
   absl::Status CopyStatus(int device, const absl::Status& status);

@@ -143,19 +143,20 @@ void DeviceMatrixStore::Read(std::shared_ptr<const StoredMatrix> matrix,
 
 void DeviceMatrixStore::CopyTo(std::shared_ptr<StoredMatrix> matrix, int to,
                                Copied done) {
-  bool there = false;
+  Copied at_once;  // where it is there already
   {
     MutexLock lock(&mu_);
-    there = matrix->memory(to) != nullptr;
-    if (!there) {
+    if (matrix->memory(to) != nullptr) {
+      at_once = std::move(done);
+    } else {
       std::vector<Copied>& waiting = copies_[{matrix.get(), to}];
       waiting.push_back(std::move(done));
       if (waiting.size() > 1) return;  // it is on its way
       ++copying_;
     }
   }
-  if (there) {
-    std::move(done)(absl::OkStatus());
+  if (at_once) {
+    std::move(at_once)(absl::OkStatus());
     return;
   }
   auto memory = Reserve(/*client=*/nullptr, to, matrix->bytes());

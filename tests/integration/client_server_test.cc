@@ -92,8 +92,7 @@ TEST_F(ClientServerTest, AnUploadOverTwoConnectionsComesBackAsItWent) {
   EXPECT_TRUE(SameBits(Download(matrix), x));
   Matrix rows(5, 1'001);
   ASSERT_TRUE(client_->Download(matrix, 3'149, rows.mutable_view()).ok());
-  EXPECT_EQ(std::memcmp(rows.data(), x.data() + 3'149 * 1'001, 4 * 5 * 1'001),
-            0);
+  EXPECT_TRUE(SameBits(rows.data(), x.data() + 3'149 * 1'001, 5 * 1'001));
   // Held already: under a second name at once.
   const ResidentMatrix again = Upload(x);
   EXPECT_TRUE(SameBits(Download(again), x));
@@ -263,9 +262,8 @@ TEST(SharedMemoryTest, ProductsReadAndWriteItWhereItIs) {
     EXPECT_TRUE(shared->verified);
     EXPECT_EQ(shared->c.data(), nullptr);
     for (int64_t i = 0; i < m; ++i) {
-      ASSERT_EQ(std::memcmp(shared_c.data + i * (n + 5), &here->c.data()[i * n],
-                            4 * n),
-                0)
+      ASSERT_TRUE(
+          SameBits(shared_c.data + i * (n + 5), &here->c.data()[i * n], n))
           << i;
     }
     // Some here, some there.

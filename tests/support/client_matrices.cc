@@ -22,9 +22,15 @@ Matrix RandomMatrix(int64_t rows, int64_t cols) {
 }
 
 bool SameBits(const Matrix& x, const Matrix& y) {
-  if (x.rows() != y.rows() || x.cols() != y.cols()) return false;
-  const size_t bytes = sizeof(float) * x.rows() * x.cols();
-  return bytes == 0 || std::memcmp(x.data(), y.data(), bytes) == 0;
+  return x.rows() == y.rows() && x.cols() == y.cols() &&
+         SameBits(x.data(), y.data(), x.rows() * x.cols());
+}
+
+bool SameBits(const float* x, const float* y, int64_t count) {
+  const void* x_bytes = x;
+  const void* y_bytes = y;
+  return count == 0 ||
+         std::memcmp(x_bytes, y_bytes, sizeof(float) * count) == 0;
 }
 
 }  // namespace gemmd

@@ -14,4 +14,7 @@ Matrix RandomMatrix(int64_t rows, int64_t cols);
 // Shapes too.
 bool SameBits(const Matrix& x, const Matrix& y);
 
+// Of `count` numbers: unlike ==, NaN equals itself and -0 is not 0.
+bool SameBits(const float* x, const float* y, int64_t count);
+
 }  // namespace gemmd

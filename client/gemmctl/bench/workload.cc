@@ -9,7 +9,9 @@
 namespace gemmd::gemmctl {
 namespace {
 
-Matrix RandomMatrix(int64_t rows, int64_t cols, std::minstd_rand* random) {
+Matrix RandomMatrix(int64_t rows, int64_t cols, bool transpose,
+                    std::minstd_rand* random) {
+  if (transpose) std::swap(rows, cols);
   std::uniform_real_distribution<float> uniform(-1, 1);
   Matrix x(rows, cols);
   std::generate_n(x.data(), rows * cols, [&] { return uniform(*random); });
@@ -47,15 +49,12 @@ absl::StatusOr<std::unique_ptr<Workload>> Workload::Create(
   std::unique_ptr<Workload> workload(new Workload(client, line));
   std::vector<double> weights;
   for (const BenchShape& shape : bench.shapes) {
-    const auto matrix = [&](int64_t rows, int64_t cols, bool transpose) {
-      return transpose ? RandomMatrix(cols, rows, &workload->random_)
-                       : RandomMatrix(rows, cols, &workload->random_);
-    };
-    workload->products_.push_back(
-        {.shape = shape,
-         .a = matrix(shape.m, shape.k, bench.transpose_a),
-         .b = matrix(shape.k, shape.n, bench.transpose_b)});
-    Product& product = workload->products_.back();
+    Product& product = workload->products_.emplace_back();
+    product.shape = shape;
+    product.a =
+        RandomMatrix(shape.m, shape.k, bench.transpose_a, &workload->random_);
+    product.b =
+        RandomMatrix(shape.k, shape.n, bench.transpose_b, &workload->random_);
     absl::Status status;
     if (bench.operands != OperandMode::kInline) {
       status = Upload(client, product.b, &product.resident_b);
