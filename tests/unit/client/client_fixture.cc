@@ -1,10 +1,10 @@
 #include "tests/unit/client/client_fixture.h"
 
 #include <atomic>
-#include <cstring>
 #include <memory>
 
 #include "absl/time/clock.h"
+#include "tests/support/client_matrices.h"
 
 namespace gemmd {
 
@@ -21,9 +21,9 @@ std::vector<float> Expected(const Matrix& a, const Matrix& b) {
 }
 
 bool SameBits(const Matrix& c, const std::vector<float>& expected) {
-  if (static_cast<size_t>(c.rows() * c.cols()) != expected.size()) return false;
-  return expected.empty() ||
-         std::memcmp(c.data(), expected.data(), 4 * expected.size()) == 0;
+  const int64_t count = c.rows() * c.cols();
+  return static_cast<size_t>(count) == expected.size() &&
+         SameBits(c.data(), expected.data(), count);
 }
 
 absl::Status Answer(grpc::ServerContext&, const v1::SgemmRequest& request,

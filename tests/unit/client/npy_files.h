@@ -31,7 +31,7 @@ class NpyTest : public ::testing::Test {
   }
 
   std::string Write(const std::string& bytes) const {
-    const std::string path = Path("a.npy");
+    std::string path = Path("a.npy");
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <bit>
-#include <cstring>
 #include <filesystem>
 #include <random>
 #include <string>
 
 #include "client/npy_header.h"
 #include "gemmd/npy.h"
+#include "tests/support/client_matrices.h"
 #include "tests/unit/client/npy_files.h"
 
 namespace gemmd {
@@ -33,7 +33,7 @@ TEST_F(NpyTest, WritesWhatItReads) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->rows(), 7);
   EXPECT_EQ(back->cols(), 5);
-  EXPECT_EQ(std::memcmp(back->stored.data(), matrix.data(), 35 * 4), 0);
+  EXPECT_TRUE(SameBits(back->stored.data(), matrix.data(), 35));
   EXPECT_EQ(FileCount(), 1);
 }
 

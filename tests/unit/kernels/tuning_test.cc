@@ -15,8 +15,6 @@
 namespace gemmd {
 namespace {
 
-using testing::HasSubstr;
-
 class TuneTest : public testing::Test {
  protected:
   void Add(const std::string& name, MemorySpace space = MemorySpace::kDevice,
