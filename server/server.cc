@@ -173,8 +173,10 @@ absl::Status GemmServer::StartHttp() {
 }
 
 void GemmServer::StartKernels() {
-  registry_.emplace(KernelRegistry::Create(
-      options_.devices.empty() ? 0 : options_.devices.front()));
+  // On a device that will be used: of several the first may be the sick one.
+  const std::vector<int> devices = DevicesFor(BackendOptionsOf(options_));
+  registry_.emplace(
+      KernelRegistry::Create(devices.empty() ? 0 : devices.front()));
   UseSelectionCache(options_, &*registry_);
   auto metrics = std::make_unique<Metrics>(options_.metrics, *registry_);
   metrics->SetQueueCapacity(options_.queue_max_requests);

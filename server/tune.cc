@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/refining.h"
@@ -10,6 +11,7 @@
 #include "kernels/tuning_device.h"
 #include "server/observe/build_info.h"
 #include "server/observe/logging.h"
+#include "server/part_options.h"
 
 namespace gemmd {
 namespace {
@@ -30,8 +32,9 @@ absl::Status RunTune(const ServerOptions& options, std::ostream& progress) {
         "--tune measures the kernels of a GPU; --backend is cpu");
   }
   // Makes the device the current one.
-  const KernelRegistry registry = KernelRegistry::Create(
-      options.devices.empty() ? 0 : options.devices.front());
+  const std::vector<int> devices = DevicesFor(BackendOptionsOf(options));
+  const KernelRegistry registry =
+      KernelRegistry::Create(devices.empty() ? 0 : devices.front());
   const auto stamp = DeviceStamp(Build());
   if (!stamp.ok()) return stamp.status();
   auto device = CreateCudaTuningDevice();

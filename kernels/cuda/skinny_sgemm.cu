@@ -245,10 +245,17 @@ class SkinnySgemm final : public SgemmKernel {
     problem.flags = reinterpret_cast<uint64_t*>(workspace + w.flags);
     problem.launch = NextLaunchId();
     const int64_t blocks = problem.plan.blocks() * problem.passes;
-    void* parameters[] = {&problem};
+    const void* const kernel = function.kernel[args.shape.transpose_b];
+    // Each time: the limit is a device's, and the registry is made on one.
     absl::Status status =
-        CudaStatus(cudaLaunchKernel(function.kernel[args.shape.transpose_b],
-                                    dim3(static_cast<unsigned>(blocks)),
+        CudaStatus(cudaFuncSetAttribute(
+                       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       function.shared_bytes),
+                   "cudaFuncSetAttribute");
+    if (!status.ok()) return status;
+    void* parameters[] = {&problem};
+    status =
+        CudaStatus(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)),
                                     dim3(kSkinnyThreads), parameters,
                                     function.shared_bytes, context.stream),
                    "cudaLaunchKernel");

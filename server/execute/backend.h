@@ -121,6 +121,8 @@ class Backend {
   // Makes memory of a client's (a HostSlice's region) as quick to copy from and
   // to as staging memory, until Unpin with the same address. Page-aligned; may
   // block. An error means that it stays as it was, which is slower and right.
+  // Not on a device's thread: both may take milliseconds and leave the calling
+  // thread with another current device.
   virtual absl::Status Pin(std::byte* data, size_t bytes) {
     return absl::OkStatus();
   }
@@ -132,7 +134,8 @@ struct BackendOptions {
   std::string backend = "auto";
   // Batches at a time, a device; 0: the backend's own default.
   int streams_per_device = 0;
-  // CUDA ordinals, each of which must answer; empty: all that answer.
+  // CUDA ordinals, each of which must answer; empty: all that answer and are of
+  // the first one's model.
   std::vector<int> devices;
   // Staging memory, at most; never more than half of what there is.
   size_t staging_bytes = size_t{4} << 30;
@@ -146,10 +149,15 @@ struct BackendOptions {
   std::function<void(absl::string_view)> warn = {};
 };
 
+// The CUDA devices that CreateBackend takes with these options, for who makes
+// the registry: empty where it takes the CPU, or nothing and then says why.
+// Tells nobody.
+std::vector<int> DevicesFor(const BackendOptions& options);
+
 // Makes the backend asked for. `registry` outlives it.
 // FAILED_PRECONDITION, saying what is missing, when "cuda" was asked for and
 // cannot be had; INVALID_ARGUMENT for an unknown name or device.
-// Defined in the file CMake picks: there is no #ifdef for CUDA.
+// Both are defined in the file CMake picks: there is no #ifdef for CUDA.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options, const KernelRegistry& registry);
 

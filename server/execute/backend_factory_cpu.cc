@@ -1,10 +1,12 @@
-// CreateBackend of a build without CUDA.
+// CreateBackend and DevicesFor of a build without CUDA.
 
 #include "absl/strings/str_cat.h"
 #include "server/execute/backend.h"
 #include "server/execute/cpu/cpu_backend.h"
 
 namespace gemmd {
+
+std::vector<int> DevicesFor(const BackendOptions&) { return {}; }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options, const KernelRegistry& registry) {

@@ -1,4 +1,4 @@
-// CreateBackend of a build with CUDA.
+// CreateBackend and DevicesFor of a build with CUDA.
 
 #include <utility>
 
@@ -8,6 +8,13 @@
 #include "server/execute/cuda/cuda_backend.h"
 
 namespace gemmd {
+
+std::vector<int> DevicesFor(const BackendOptions& options) {
+  if (options.backend == "cpu") return {};
+  BackendOptions quiet = options;
+  quiet.warn = nullptr;
+  return CudaDevices(quiet).value_or(std::vector<int>());
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options, const KernelRegistry& registry) {

@@ -1,6 +1,8 @@
 #include "server/execute/device_choice.h"
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -19,7 +21,7 @@ absl::StatusOr<std::vector<int>> DevicesThatAnswer(
       continue;
     }
     absl::StrAppend(&reasons, reasons.empty() ? "" : "; ", "CUDA device ",
-                    ordinal, " does not answer: ", status.message());
+                    ordinal, " cannot be used: ", status.message());
     if (named) break;
   }
   if (sound.empty() || (named && !reasons.empty())) {
@@ -27,6 +29,26 @@ absl::StatusOr<std::vector<int>> DevicesThatAnswer(
   }
   if (!reasons.empty() && warn) warn(absl::StrCat("left out: ", reasons));
   return sound;
+}
+
+std::function<absl::Status(int)> OfOneModel(
+    std::function<absl::Status(int)> probe,
+    std::function<std::string(int)> model) {
+  return [probe = std::move(probe), model = std::move(model),
+          first = std::optional<int>(),
+          wanted = std::string()](int ordinal) mutable -> absl::Status {
+    if (absl::Status status = probe(ordinal); !status.ok()) return status;
+    std::string got = model(ordinal);
+    if (!first) {
+      first = ordinal;
+      wanted = std::move(got);
+    } else if (got != wanted) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "it is of another model (", got, ") than CUDA device ", *first, " (",
+          wanted, "); a server is for one: --devices names which"));
+    }
+    return absl::OkStatus();
+  };
 }
 
 }  // namespace gemmd

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,5 +23,13 @@ absl::StatusOr<std::vector<int>> DevicesThatAnswer(
     const std::vector<int>& ordinals, bool named,
     const std::function<absl::Status(int)>& probe,
     const std::function<void(absl::string_view)>& warn);
+
+// A probe for DevicesThatAnswer, for devices in the order in which it is asked:
+// `probe`, and then the same `model` as the first that answered. The kernels'
+// plans and the times that `auto` goes by are one model's.
+// FAILED_PRECONDITION names both.
+std::function<absl::Status(int)> OfOneModel(
+    std::function<absl::Status(int)> probe,
+    std::function<std::string(int)> model);
 
 }  // namespace gemmd

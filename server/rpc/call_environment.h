@@ -12,11 +12,11 @@
 
 #include "gemmd/v1/gemm_service.grpc.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "server/execute/job_threads.h"
 #include "server/rpc/health_registry.h"
 #include "server/rpc/live_count.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/service.h"
-#include "server/rpc/worker_pool.h"
 #include "server/store/shared_regions.h"
 
 namespace gemmd {
@@ -79,7 +79,7 @@ struct CallEnvironment {
       : options(options),
         dependencies(dependencies),
         inflight(dependencies.metrics),
-        workers(workers) {}
+        workers(workers, "gemmd-worker-") {}
 
   // Constant after construction.
   const RpcOptions options;
@@ -102,7 +102,7 @@ struct CallEnvironment {
   OpenStreams streams;                   // told when the server drains
   std::atomic<uint64_t> next_device{0};  // spreads what has no place yet
   std::atomic<bool> refusing{false};     // set once, read by each new call
-  WorkerPool workers;  // last, so that its jobs end before the rest goes
+  JobThreads workers;  // last, so that its jobs end before the rest goes
 };
 
 }  // namespace gemmd

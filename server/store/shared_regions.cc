@@ -133,7 +133,9 @@ class SharedRegions::MappedRegion : public SharedRegion {
 
 SharedRegions::SharedRegions(const SharedRegionsOptions& options,
                              Backend* backend)
-    : backend_(backend), budget_(std::make_shared<Budget>(options)) {}
+    : backend_(backend),
+      budget_(std::make_shared<Budget>(options)),
+      unmapping_(std::make_shared<JobThreads>(1, "gemmd-unmap-")) {}
 
 absl::StatusOr<std::string> SharedRegions::Add(int memfd, uint64_t bytes) {
   if (absl::Status s = CheckMemfd(memfd, bytes); !s.ok()) return s;
@@ -145,7 +147,16 @@ absl::StatusOr<std::string> SharedRegions::Add(int memfd, uint64_t bytes) {
     return absl::InvalidArgumentError(
         "the memfd cannot be mapped for reading and writing");
   }
-  auto region = std::make_shared<MappedRegion>(data, bytes, backend_, budget_);
+  std::shared_ptr<SharedRegion> region(
+      new MappedRegion(data, bytes, backend_, budget_),
+      [unmapping = std::weak_ptr<JobThreads>(unmapping_)](SharedRegion* gone) {
+        const auto thread = unmapping.lock();
+        if (thread == nullptr) {
+          delete gone;  // the server has ended: nobody is held up
+        } else {
+          thread->Post([gone] { delete gone; });
+        }
+      });
   std::string id = MintRegionId();
   MutexLock lock(&mu_);
   by_id_.emplace(id, std::move(region));

@@ -11,12 +11,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/execute/backend.h"
+#include "server/execute/job_threads.h"
 #include "server/mutex.h"
 
 namespace gemmd {
 
 // A region, mapped and (on CUDA) registered, so that copies go straight to and
-// from the client's pages; until it is destroyed, by whoever held it last.
+// from the client's pages; until nobody holds it any more.
 class SharedRegion {
  public:
   virtual ~SharedRegion() = default;
@@ -33,7 +34,10 @@ struct SharedRegionsOptions {
 // Regions by their ids: 128 random bits, which nobody but the client that was
 // told one can know.
 //
-// Thread-safe. Regions that products hold may outlive it.
+// Thread-safe. Regions that products hold may outlive it. Whoever holds one
+// last does not wait for it to be unmapped, which takes milliseconds for a GB
+// of registered memory and would hold up a device's thread: a thread here does
+// it.
 class SharedRegions {
  public:
   // `backend` outlives all regions.
@@ -65,6 +69,7 @@ class SharedRegions {
 
   Backend* const backend_;
   const std::shared_ptr<Budget> budget_;
+  const std::shared_ptr<JobThreads> unmapping_;  // outlives by_id_
   mutable Mutex mu_;
   std::map<std::string, std::shared_ptr<SharedRegion>, std::less<>> by_id_
       ABSL_GUARDED_BY(mu_);

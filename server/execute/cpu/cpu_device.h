@@ -6,7 +6,7 @@
 
 #include "kernels/registry.h"
 #include "server/execute/backend.h"
-#include "server/execute/cpu/job_threads.h"
+#include "server/execute/job_threads.h"
 
 namespace gemmd {
 

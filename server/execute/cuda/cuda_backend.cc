@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -87,31 +88,15 @@ absl::Status Probe(int ordinal) {
   return status;
 }
 
-absl::StatusOr<std::vector<int>> Ordinals(const BackendOptions& options) {
-  const std::vector<int>& wanted = options.devices;
-  int count = 0;
-  // Without a driver the count is left alone: the return code is what counts.
-  absl::Status status =
-      CudaStatus(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  if (!status.ok() || count == 0) {
+// Of a device that answers.
+std::string Model(int ordinal) {
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess) {
     cudaGetLastError();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "no CUDA device answers", status.ok() ? "" : ": ", status.message()));
+    return "unknown";
   }
-  std::vector<int> ordinals = wanted;
-  if (ordinals.empty()) {
-    ordinals.resize(count);
-    std::iota(ordinals.begin(), ordinals.end(), 0);
-  }
-  for (const int ordinal : ordinals) {
-    if (ordinal < 0 || ordinal >= count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("there is no CUDA device ", ordinal, "; there are 0 to ",
-                       count - 1, " (--devices)"));
-    }
-  }
-  return DevicesThatAnswer(ordinals, /*named=*/!wanted.empty(), &Probe,
-                           options.warn);
+  return absl::StrCat(properties.name, ", ", properties.multiProcessorCount,
+                      " multiprocessors");
 }
 
 // As NVML and nvidia-smi write it: "GPU-", then groups of 8-4-4-4-12 digits.
@@ -187,9 +172,36 @@ bool CudaIsInstalled() {
   return error != cudaErrorNoDevice;
 }
 
+absl::StatusOr<std::vector<int>> CudaDevices(const BackendOptions& options) {
+  const std::vector<int>& wanted = options.devices;
+  int count = 0;
+  // Without a driver the count is left alone: the return code is what counts.
+  absl::Status status =
+      CudaStatus(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  if (!status.ok() || count == 0) {
+    cudaGetLastError();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no CUDA device answers", status.ok() ? "" : ": ", status.message()));
+  }
+  std::vector<int> ordinals = wanted;
+  if (ordinals.empty()) {
+    ordinals.resize(count);
+    std::iota(ordinals.begin(), ordinals.end(), 0);
+  }
+  for (const int ordinal : ordinals) {
+    if (ordinal < 0 || ordinal >= count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no CUDA device ", ordinal, "; there are 0 to ",
+                       count - 1, " (--devices)"));
+    }
+  }
+  return DevicesThatAnswer(ordinals, /*named=*/!wanted.empty(),
+                           OfOneModel(&Probe, &Model), options.warn);
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const BackendOptions& options, const KernelRegistry& registry) {
-  const absl::StatusOr<std::vector<int>> ordinals = Ordinals(options);
+  const absl::StatusOr<std::vector<int>> ordinals = CudaDevices(options);
   if (!ordinals.ok()) return ordinals.status();
   const size_t staging_bytes =
       StagingBytesWithin(options.staging_bytes, MemoryLimit());

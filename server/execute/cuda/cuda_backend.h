@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/execute/backend.h"
@@ -13,11 +14,15 @@ namespace gemmd {
 // not say that there is no device. Not whether any of it works.
 bool CudaIsInstalled();
 
-// Every device of options.devices (empty: all that answer): a small copy there
-// and back has been done on each. Touches no other device.
+// The ordinals of options.devices (empty: all that answer): a small copy there
+// and back has been done on each, and all are of one model. Touches no other
+// device.
 //
 // INVALID_ARGUMENT for a device that does not exist; FAILED_PRECONDITION,
 // saying what is missing, where none answers, or one that was named.
+absl::StatusOr<std::vector<int>> CudaDevices(const BackendOptions& options);
+
+// On all of them.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const BackendOptions& options, const KernelRegistry& registry);
 

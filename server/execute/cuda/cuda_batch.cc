@@ -54,19 +54,17 @@ CudaBatch::CudaBatch(Batch batch, Device::BatchDone done, int device)
   report_.device = device;
 }
 
-size_t CudaBatch::WorkspaceBytes() const {
+void CudaBatch::Measure() {
   std::vector<SgemmArgs> problems;
   problems.reserve(batch_.tasks.size());
   for (const auto& task : batch_.tasks) {
     problems.push_back(DeviceArgs(task->spec(), {}));
   }
-  return RangeAllocator::RoundUp(batch_.kernel->WorkspaceBytes(problems));
-}
-
-size_t CudaBatch::BytesNeeded() const {
+  workspace_bytes_ =
+      RangeAllocator::RoundUp(batch_.kernel->WorkspaceBytes(problems));
   size_t bytes = workspace_bytes_;
   for (const auto& task : batch_.tasks) bytes += DeviceBytes(*task);
-  return bytes;
+  bytes_needed_ = bytes;
 }
 
 void CudaBatch::RefuseWhatNeverFits(size_t capacity) {
@@ -86,11 +84,14 @@ void CudaBatch::RefuseWhatNeverFits(size_t capacity) {
 }
 
 CudaBatch::Reserved CudaBatch::Reserve(DeviceMemoryPool& pool, bool alone) {
-  RefuseWhatNeverFits(pool.capacity());
+  // Once: it is asked again and again while others hold the memory.
+  if (!bytes_needed_) {
+    RefuseWhatNeverFits(pool.capacity());
+    Measure();
+  }
   while (true) {
-    workspace_bytes_ = WorkspaceBytes();
     if (batch_.tasks.empty()) return Reserved::kYes;
-    std::optional<DeviceBlock> block = pool.Allocate(BytesNeeded());
+    std::optional<DeviceBlock> block = pool.Allocate(*bytes_needed_);
     if (block) {
       block_ = *std::move(block);
       return Reserved::kYes;
@@ -102,6 +103,7 @@ CudaBatch::Reserved CudaBatch::Reserve(DeviceMemoryPool& pool, bool alone) {
                                 " of ", pool.capacity(), " bytes"),
                    kRetryDelay));
     batch_.tasks.pop_back();
+    Measure();
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -64,8 +65,7 @@ class CudaBatch {
     absl::Status status;  // of its launch
   };
 
-  size_t BytesNeeded() const;
-  size_t WorkspaceBytes() const;
+  void Measure();
   void RefuseWhatNeverFits(size_t capacity);
   void StartMembers();
   absl::Status EnqueueAll();
@@ -84,6 +84,7 @@ class CudaBatch {
   DeviceBlock block_;
   std::byte* workspace_ = nullptr;
   size_t workspace_bytes_ = 0;
+  std::optional<size_t> bytes_needed_;  // once it has been measured
   std::vector<Member> members_;
   BatchForms forms_;
   bool begun_ = false;  // something of it is on the stream

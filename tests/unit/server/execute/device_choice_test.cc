@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 
 namespace gemmd {
@@ -36,7 +37,7 @@ TEST_F(DevicesThatAnswerTest, AreAllOfSoundOnes) {
 TEST_F(DevicesThatAnswerTest, LeaveASickOneOutAndSayWhy) {
   sick_below_ = 1;
   EXPECT_THAT(*Choose({0, 1, 2}, false), ElementsAre(1, 2));
-  EXPECT_THAT(warning_, HasSubstr("CUDA device 0 does not answer: ECC"));
+  EXPECT_THAT(warning_, HasSubstr("CUDA device 0 cannot be used: ECC"));
 }
 
 TEST_F(DevicesThatAnswerTest, MustBeEachThatWasNamed) {
@@ -44,7 +45,7 @@ TEST_F(DevicesThatAnswerTest, MustBeEachThatWasNamed) {
   const auto chosen = Choose({1, 0}, true);
   EXPECT_EQ(chosen.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(chosen.status().message()),
-              HasSubstr("CUDA device 0 does not answer: ECC"));
+              HasSubstr("CUDA device 0 cannot be used: ECC"));
 }
 
 TEST_F(DevicesThatAnswerTest, AreAnErrorWithEveryReasonIfThereAreNone) {
@@ -53,6 +54,36 @@ TEST_F(DevicesThatAnswerTest, AreAnErrorWithEveryReasonIfThereAreNone) {
   EXPECT_EQ(chosen.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(chosen.status().message()),
               testing::AllOf(HasSubstr("device 0"), HasSubstr("device 1")));
+}
+
+// Devices 0 and 3 are sick; 4 is of another model than the rest.
+std::function<absl::Status(int)> ProbeOfMixedDevices() {
+  return OfOneModel(
+      [](int ordinal) {
+        return ordinal % 3 == 0 ? absl::InternalError("ECC") : absl::OkStatus();
+      },
+      [](int ordinal) { return ordinal == 4 ? "old" : "new"; });
+}
+
+TEST(OfOneModelTest, LeavesOutWhatIsNotLikeTheFirstThatAnswers) {
+  std::string warning;
+  const auto chosen = DevicesThatAnswer(
+      {0, 1, 2, 3, 4, 5}, /*named=*/false, ProbeOfMixedDevices(),
+      [&](absl::string_view text) { warning = std::string(text); });
+  EXPECT_THAT(*chosen, ElementsAre(1, 2, 5));
+  EXPECT_THAT(warning, HasSubstr("device 4 cannot be used: it is of another "
+                                 "model (old) than CUDA device 1 (new)"));
+}
+
+TEST(OfOneModelTest, GoesByTheFirstNamed) {
+  EXPECT_THAT(
+      *DevicesThatAnswer({4}, /*named=*/true, ProbeOfMixedDevices(), nullptr),
+      ElementsAre(4));
+  EXPECT_EQ(
+      DevicesThatAnswer({4, 1}, /*named=*/true, ProbeOfMixedDevices(), nullptr)
+          .status()
+          .code(),
+      absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

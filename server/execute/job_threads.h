@@ -13,14 +13,15 @@
 namespace gemmd {
 
 // With one thread, jobs run one after another. The destructor runs what was
-// posted to its end.
+// posted to its end. The queue has no limit: those who post have.
 //
 // Thread-safe.
 class JobThreads {
  public:
-  using Job = absl::AnyInvocable<void()>;
+  using Job = absl::AnyInvocable<void() &&>;
 
-  // `name` is what the operating system calls them, with a number.
+  // `name` is what the operating system calls them, with a number; 15 bytes in
+  // all.
   JobThreads(int count, const std::string& name);
   ~JobThreads();
 

@@ -1,4 +1,4 @@
-#include "server/execute/cpu/job_threads.h"
+#include "server/execute/job_threads.h"
 
 #include <pthread.h>
 
@@ -47,7 +47,7 @@ void JobThreads::Work() {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    job();
+    std::move(job)();
   }
 }
 
