@@ -60,13 +60,13 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
 
-  // Runs `batch` and returns at once, without waiting for the device.
+  // Runs `batch` and returns at once, without waiting for a device.
   //
   // Calls Start on each task (a task for which it is false is left out), checks
   // its deadline before anything is copied, runs the rest and calls Finish on
   // each exactly once, on every path (Abort on what never starts); after the
-  // last one calls `done` once. Both happen on a thread of the device, never
-  // inside Execute.
+  // last one calls `done` once. Both happen on a thread of the device, or inside
+  // Execute where that is as quick as handing the batch over.
   //
   // Needs: at most info().streams batches between Execute and `done`.
   // Errors: a task's own failure goes to its Finish. A fault of the device goes

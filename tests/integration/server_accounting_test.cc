@@ -48,7 +48,7 @@ class ServerAccountingTest : public ::testing::Test {
           server_.gemm().Sgemm(&context, SlowRequest(), &response).ok());
     });
     ASSERT_TRUE(Eventually([this] {
-      return server_.Metrics().Value("gemmd_inflight_requests") == 1;
+      return server_.Metrics().Sum("gemmd_streams_busy") == 1;
     }));
   }
   ~ServerAccountingTest() override {

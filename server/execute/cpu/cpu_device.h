@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "absl/container/flat_hash_set.h"
 #include "kernels/registry.h"
 #include "server/execute/backend.h"
 #include "server/execute/job_threads.h"
@@ -16,12 +17,20 @@ namespace gemmd {
 // that is not where the product will be, and one launch for many would save
 // nothing.
 //
+// A batch of one small product (no more operations, and no more numbers, than
+// 64^3) is computed where it is given, on the thread that calls Execute: the
+// hand-over to a worker and the answer's way from there cost the host four times
+// what the product takes. That thread is held up for microseconds: a kernel
+// that took longer for such a product when it was warmed is left to the worker,
+// and so is what starts within the end of another such batch.
+//
 // One more thread copies to and from resident matrices, so that an upload does
 // not wait for products; copies are done in the order in which they were asked
 // for.
 class CpuDevice : public Device {
  public:
-  // `registry` outlives the device. `info.streams` workers are started.
+  // `registry` outlives the device. `info.streams` workers are started. Warm
+  // comes before Execute, or never.
   // `resident` is where resident matrices lie.
   CpuDevice(DeviceInfo info, const KernelRegistry& registry,
             std::unique_ptr<StagingPool> resident);
@@ -43,12 +52,15 @@ class CpuDevice : public Device {
                 absl::AnyInvocable<void(absl::Status) &&> done) override;
 
  private:
+  bool IsSmall(const Batch& batch) const;
   BatchReport Run(const Batch& batch);
   absl::Status LaunchAll();
 
   const DeviceInfo info_;
   const KernelRegistry& registry_;
   const std::unique_ptr<StagingPool> resident_;
+  // Kernels that take little time for a small product; written by Warm.
+  absl::flat_hash_set<const SgemmKernel*> quick_;
 
   // Last: they use all of the above.
   JobThreads workers_;
