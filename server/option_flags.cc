@@ -240,8 +240,11 @@ std::vector<OptionFlag> MakeFlags() {
       DurationFlag("max-queue-delay", &O::max_queue_delay, kZero,
                    absl::Minutes(1),
                    "How long a request may wait for others while the device "
-                   "is free; 0: a batch forms only while it is busy, and "
-                   "rows by one resident matrix while more have come in"),
+                   "is free; 0: a batch forms only while it is busy"),
+      DurationFlag("max-row-hold", &O::max_row_hold, kZero, absl::Minutes(1),
+                   "How long rows by one resident matrix are held, at most, "
+                   "while more requests have come in; 0: not at all. Without "
+                   "--max-queue-delay"),
       IntFlag("split-gflop", &O::split_gflop, 0, 1'000'000'000,
               "A product of so many GFLOP or more is shared by rows between "
               "all devices; 0: none is"),

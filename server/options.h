@@ -31,6 +31,7 @@ struct ServerOptions {
   int streams_per_device = 0;    // 0: the backend's default
   int max_batch_requests = 64;
   absl::Duration max_queue_delay = absl::ZeroDuration();
+  absl::Duration max_row_hold = absl::Microseconds(500);  // 0: none is held
   int split_gflop = 1000;  // of a product that all devices share; 0: none is
   int queue_max_requests = 4096;
   size_t queue_max_bytes = size_t{4} << 30;

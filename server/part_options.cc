@@ -31,6 +31,7 @@ BatchSchedulerOptions SchedulerOptionsOf(const ServerOptions& options) {
   scheduler.queue.max_batch_requests = options.max_batch_requests;
   scheduler.queue.max_queue_delay =
       absl::ToChronoNanoseconds(options.max_queue_delay);
+  scheduler.queue.max_hold = absl::ToChronoNanoseconds(options.max_row_hold);
   scheduler.device_timeout = absl::ToChronoNanoseconds(options.device_timeout);
   return scheduler;
 }

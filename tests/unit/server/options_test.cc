@@ -72,6 +72,7 @@ const FlagCase kCases[] = {
     {"max-batch-requests", "1", "32", "0", "from 1 to",
      GET(max_batch_requests)},
     {"max-queue-delay", "5ms", "0", "5", "with its unit", GET(max_queue_delay)},
+    {"max-row-hold", "1ms", "0", "5", "with its unit", GET(max_row_hold)},
     {"split-gflop", "1", "0", "-1", "from 0 to", GET(split_gflop)},
     {"queue-max-requests", "7", "8", "many", "a whole number",
      GET(queue_max_requests)},
