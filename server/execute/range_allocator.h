@@ -42,6 +42,9 @@ class RangeAllocator {
  private:
   using FreeByOffset = std::map<size_t, size_t>;  // offset -> size
   void Insert(size_t offset, size_t size);
+  // The free piece is now there and so large: it keeps its nodes, since most
+  // requests take from one piece and give back to it.
+  void Change(FreeByOffset::iterator it, size_t offset, size_t size);
   void Erase(FreeByOffset::iterator it);
 
   const size_t capacity_;

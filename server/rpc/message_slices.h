@@ -16,6 +16,7 @@ class MessageSlices {
  public:
   // Shares the bytes with `message`, which may be cleared.
   explicit MessageSlices(const grpc::ByteBuffer& message) : buffer_(message) {
+    pieces_.reserve(kUsualPieces);
     // It fails only for compressed messages, which are not accepted.
     static_cast<void>(buffer_.Dump(&pieces_));
     slices_.assign(pieces_.begin(), pieces_.end());
@@ -26,6 +27,8 @@ class MessageSlices {
   std::span<const ByteSlice> slices() const { return slices_; }
 
  private:
+  static constexpr size_t kUsualPieces = 8;  // of up to 64 KiB
+
   // First, so that it goes last: the last reference to received bytes gives
   // memory back to gRPC's quota, which on a thread of ours only the end of a
   // buffer may do; the end of a slice would crash there.

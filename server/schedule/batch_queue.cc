@@ -14,6 +14,11 @@ namespace {
 // there are so many tasks, nor before they have doubled since the last walk.
 constexpr int kFewRequests = 256;
 
+absl::Status LateError() {
+  return absl::DeadlineExceededError(
+      "the deadline passed before the request was queued");
+}
+
 int PriorityOf(const Task& task) {
   return task.spec().priority == Priority::kBulk ? 1 : 0;
 }
@@ -32,10 +37,7 @@ BatchQueue::BatchQueue(const BatchQueueOptions& options, int devices)
 absl::Status BatchQueue::Push(std::shared_ptr<Task> task, MonotonicTime now,
                               bool hold) {
   const TaskSpec& spec = task->spec();
-  if (spec.deadline <= now) {
-    return absl::DeadlineExceededError(
-        "the deadline passed before the request was queued");
-  }
+  if (spec.deadline <= now) return LateError();
   if (requests_ >= drop_ended_at_) DropEnded();
 
   const int priority = PriorityOf(*task);
@@ -70,6 +72,29 @@ MonotonicTime BatchQueue::DueOf(const BatchKey& key, MonotonicTime now,
 bool BatchQueue::MayHold(const BatchKey& key) const {
   return options_.max_queue_delay.count() == 0 &&
          options_.max_hold.count() > 0 && key.fused && key.b != nullptr;
+}
+
+absl::StatusOr<Batch> BatchQueue::Pass(std::shared_ptr<Task> task, int device,
+                                       MonotonicTime now) {
+  const TaskSpec& spec = task->spec();
+  if (spec.deadline <= now) return LateError();
+  bulk_passes_[device] = 0;
+  Batch batch = NewBatch(BatchKeyOf(spec, options_.max_mixed_flops),
+                         Full(1, task->bytes(), spec.shape.flops()));
+  batch.tasks.push_back(std::move(task));
+  return batch;
+}
+
+Batch BatchQueue::NewBatch(const BatchKey& key, bool full) {
+  Batch batch;
+  batch.id = next_batch_++;
+  batch.kernel = key.kernel;
+  batch.fused = key.fused;
+  batch.reason = full                               ? FlushReason::kFull
+                 : draining_                        ? FlushReason::kDrain
+                 : options_.max_queue_delay.count() ? FlushReason::kTimer
+                                                    : FlushReason::kIdle;
+  return batch;
 }
 
 bool BatchQueue::Release() {
@@ -157,18 +182,11 @@ Batch BatchQueue::Collect(Entry* leader) {
   const int priority = lane->priority;
   Lanes& lanes = group->lanes[priority];
   lanes.splice(lanes.begin(), lanes, lane);
-  Batch batch;
-  batch.id = next_batch_++;
-  batch.kernel = group->key.kernel;
-  batch.fused = group->key.fused;
-  const bool full = Full(*group);
+  Batch batch = NewBatch(group->key, Full(*group));
   Load load;
   const bool cut = !Fill(group, priority, &batch, &load) ||
                    !Fill(group, 1 - priority, &batch, &load);
-  batch.reason = full || cut                        ? FlushReason::kFull
-                 : draining_                        ? FlushReason::kDrain
-                 : options_.max_queue_delay.count() ? FlushReason::kTimer
-                                                    : FlushReason::kIdle;
+  if (cut) batch.reason = FlushReason::kFull;
   Settle(group);
   return batch;
 }
@@ -254,10 +272,9 @@ MonotonicTime BatchQueue::NextDue(int device) const {
   return next;
 }
 
-bool BatchQueue::Full(const Group& group) const {
-  return group.requests >= options_.max_batch_requests ||
-         group.bytes >= options_.max_batch_bytes ||
-         group.flops >= options_.max_batch_flops;
+bool BatchQueue::Full(int requests, size_t bytes, double flops) const {
+  return requests >= options_.max_batch_requests ||
+         bytes >= options_.max_batch_bytes || flops >= options_.max_batch_flops;
 }
 
 bool BatchQueue::Fits(const Entry& entry, const Batch& batch,

@@ -18,6 +18,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/monotonic_time.h"
 #include "server/schedule/batch_key.h"
 #include "server/schedule/client_turns.h"
@@ -60,7 +61,7 @@ struct BatchQueueOptions {
   MonotonicDuration max_queue_delay{0};
   // How long rows against a resident B may be held, at most, while more
   // requests are at the door (see Push): what is held together reads B once.
-  // Where max_queue_delay is 0; 0: not at all.
+  // Where max_queue_delay is 0; 0: not at all. --max-row-hold
   MonotonicDuration max_hold = std::chrono::microseconds(500);
 };
 
@@ -101,6 +102,16 @@ class BatchQueue {
   // the task is the caller's still, and not ended.
   absl::Status Push(std::shared_ptr<Task> task, MonotonicTime now,
                     bool hold = false);
+
+  // Whether a task that comes now need not wait here: nothing else does, and
+  // there is no delay. Then Pass is Push and Pop(device) in one, for a device
+  // that can take it: the batch is the same, nothing stays behind, and the two
+  // take three times as long.
+  bool MayPass() const {
+    return requests_ == 0 && options_.max_queue_delay.count() == 0;
+  }
+  absl::StatusOr<Batch> Pass(std::shared_ptr<Task> task, int device,
+                             MonotonicTime now);
 
   // What is held is due. False: nothing was.
   bool Release();
@@ -196,10 +207,14 @@ class BatchQueue {
     return {LineOf(kAnyDevice), LineOf(device)};
   }
 
-  // The group's tasks reach a limit of a batch: no reason to wait for more.
-  // Those that have ended count too, so that a group of cancelled tasks may
+  // So much reaches a limit of a batch: no reason to wait for more.
+  bool Full(int requests, size_t bytes, double flops) const;
+  // Tasks that have ended count too, so that a group of cancelled tasks may
   // cut the wait of a live one short.
-  bool Full(const Group& group) const;
+  bool Full(const Group& group) const {
+    return Full(group.requests, group.bytes, group.flops);
+  }
+  Batch NewBatch(const BatchKey& key, bool full);
   bool MayHold(const BatchKey& key) const;
   bool MayWait(const BatchKey& key) const {
     return options_.max_queue_delay.count() > 0 || MayHold(key);

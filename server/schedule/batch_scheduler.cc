@@ -49,10 +49,18 @@ class BatchSchedulerImpl : public BatchScheduler {
   struct Work {
     std::vector<std::shared_ptr<Task>> expired;
     std::vector<Run> runs;
+    bool depth_changed = false;  // the queue's
   };
 
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SignalIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The device that would get the task now, -1 if none is free.
+  int FreeDeviceFor(const Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Begin(int device, Batch batch, MonotonicTime now, Work* work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::pair<int, size_t> Depth() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return {queue_.requests(), queue_.bytes()};
+  }
   // Takes from the queue what is due, and sets the timer for what is not.
   Work TakeDue(MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   MonotonicTime NextEvent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -78,6 +86,7 @@ class BatchSchedulerImpl : public BatchScheduler {
 
   mutable Mutex mu_;
   BatchQueue queue_ ABSL_GUARDED_BY(mu_);
+  std::pair<int, size_t> depth_seen_ ABSL_GUARDED_BY(mu_) = {0, 0};  // told of
   DeviceLoads loads_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   // Batches and groups of expired tasks that have left the queue and are not
@@ -127,12 +136,20 @@ absl::Status BatchSchedulerImpl::Submit(std::shared_ptr<Task> task, bool hold) {
           kRestartDelay);
     }
     if (!loads_.IsSound(task->spec().device)) return NoDeviceError();
-    // A copy: if this were the last owner of a task that is refused, the task
+    // Copies: if this were the last owner of a task that is refused, the task
     // would end here, under the lock.
-    if (absl::Status status = queue_.Push(task, now, hold); !status.ok()) {
-      return status;
+    const int device = hold || !queue_.MayPass() ? -1 : FreeDeviceFor(*task);
+    if (device >= 0) {
+      absl::StatusOr<Batch> batch = queue_.Pass(task, device, now);
+      if (!batch.ok()) return batch.status();
+      Begin(device, *std::move(batch), now, &work);
+      WakeTimerFor(NextEvent());
+    } else {
+      if (absl::Status status = queue_.Push(task, now, hold); !status.ok()) {
+        return status;
+      }
+      work = TakeDue(now);
     }
-    work = TakeDue(now);
   }
   Do(std::move(work));
   return absl::OkStatus();
@@ -164,6 +181,7 @@ bool BatchSchedulerImpl::Drain(MonotonicTime deadline) {
     }
     running = busy_ > loads_.abandoned_runs();
     cut_off = queue_.TakeAll();
+    depth_seen_ = Depth();
     ++busy_;
   }
   const bool complete = cut_off.empty() && !running;
@@ -222,13 +240,27 @@ BatchSchedulerImpl::Work BatchSchedulerImpl::TakeDue(MonotonicTime now) {
     if (batch.tasks.empty()) {
       loads_.PassOver(device);
     } else {
-      work.runs.push_back(loads_.Begin(device, std::move(batch), now));
-      ++busy_;
+      Begin(device, std::move(batch), now, &work);
     }
   }
+  const std::pair<int, size_t> depth = Depth();
+  work.depth_changed = std::exchange(depth_seen_, depth) != depth;
   WakeTimerFor(NextEvent());
   SignalIfIdle();
   return work;
+}
+
+int BatchSchedulerImpl::FreeDeviceFor(const Task& task) {
+  const int device = task.spec().device;
+  if (device != kAnyDevice) return loads_.IsFree(device) ? device : -1;
+  loads_.NextRound();
+  return loads_.LeastLoaded();
+}
+
+void BatchSchedulerImpl::Begin(int device, Batch batch, MonotonicTime now,
+                               Work* work) {
+  work->runs.push_back(loads_.Begin(device, std::move(batch), now));
+  ++busy_;
 }
 
 MonotonicTime BatchSchedulerImpl::NextEvent() const {
@@ -253,7 +285,8 @@ void BatchSchedulerImpl::Do(Work work) {
           absl::DeadlineExceededError(
               "the deadline passed while the request waited for a device"));
   }
-  ReportDepth();
+  // Not where an idle device took what came: nobody saw it wait.
+  if (work.depth_changed) ReportDepth();
 }
 
 void BatchSchedulerImpl::Pump() {
@@ -312,6 +345,7 @@ void BatchSchedulerImpl::DeviceLost(int device, const absl::Status& status) {
     MutexLock lock(&mu_);
     stranded = loads_.IsSound(kAnyDevice) ? queue_.TakeBoundTo(device)
                                           : queue_.TakeAll();
+    depth_seen_ = Depth();
     ++busy_;
   }
   if (observer_ != nullptr) observer_->OnDeviceFault(device, status);
@@ -353,7 +387,7 @@ void BatchSchedulerImpl::DeviceStuck(
 void BatchSchedulerImpl::ReportDepth() {
   depth_.Report([this] {
     MutexLock lock(&mu_);
-    return std::pair(queue_.requests(), queue_.bytes());
+    return Depth();
   });
 }
 

@@ -400,6 +400,37 @@ TEST_F(BatchQueueTest, ABatchTakesOneOfEachClientInTurn) {
   EXPECT_THAT(Popped(queue, 0), ElementsAre(5));
 }
 
+TEST_F(BatchQueueTest, PassingIsPushingAndPoppingInOne) {
+  const FakeKernel table("table", Fusion::kAnyShapes);
+  for (const BatchQueueOptions& options :
+       {BatchQueueOptions(), BatchQueueOptions{.max_batch_requests = 1},
+        BatchQueueOptions{.max_batch_flops = 1}}) {
+    BatchQueue one(options);
+    BatchQueue two(options);
+    for (const SgemmKernel* const kernel :
+         {static_cast<const SgemmKernel*>(&table),
+          static_cast<const SgemmKernel*>(&kernel_)}) {
+      const auto task = Make({.kernel = kernel});
+      ASSERT_TRUE(one.MayPass());
+      const absl::StatusOr<Batch> passed = one.Pass(task, 0, At(0));
+      ASSERT_TRUE(passed.ok());
+      ASSERT_TRUE(two.Push(task, At(0)).ok());
+      EXPECT_FALSE(two.MayPass());
+      const Batch popped = two.Pop(0, At(0));
+      EXPECT_EQ(passed->id, popped.id);
+      EXPECT_EQ(passed->kernel, popped.kernel);
+      EXPECT_EQ(passed->fused, popped.fused);
+      EXPECT_EQ(passed->reason, popped.reason);
+      EXPECT_EQ(passed->tasks, popped.tasks);
+      EXPECT_EQ(one.requests(), 0);
+      EXPECT_EQ(one.NextDue(0), two.NextDue(0));
+    }
+  }
+  EXPECT_TRUE(absl::IsDeadlineExceeded(
+      BatchQueue({}).Pass(Make({.deadline = At(0)}), 0, At(0)).status()));
+  EXPECT_FALSE(BatchQueue({.max_queue_delay = milliseconds(1)}).MayPass());
+}
+
 // Rows against one resident B, which are held while more are at the door.
 class HeldRows : public BatchQueueTest {
  protected:
@@ -636,9 +667,21 @@ TEST_F(BatchQueueAgainstModel, AgreesOnLongRandomHistories) {
                   .client = std::to_string(below(clients)),
                   .device = below(3) == 0 ? below(kDevices) : kAnyDevice,
                   .b = row ? resident : nullptr});
-        ASSERT_TRUE(queue.Push(task, At(ms), hold).ok());
-        model.Push(task, At(ms), hold);
         alive.push_back(task);
+        const int passes_to = task->spec().device == kAnyDevice
+                                  ? below(kDevices)
+                                  : task->spec().device;
+        if (!hold && queue.MayPass() && below(2) == 0) {
+          const absl::StatusOr<Batch> batch =
+              queue.Pass(task, passes_to, At(ms));
+          ASSERT_TRUE(batch.ok());
+          ASSERT_THAT(batch->tasks, ElementsAre(task));
+          model.Push(task, At(ms));
+          ASSERT_THAT(model.Pop(passes_to, At(ms)), ElementsAre(task.get()));
+        } else {
+          ASSERT_TRUE(queue.Push(task, At(ms), hold).ok());
+          model.Push(task, At(ms), hold);
+        }
       } else if (dice < 6 && !alive.empty()) {
         alive[below(static_cast<int>(alive.size()))]->Abort(
             absl::CancelledError(""));
