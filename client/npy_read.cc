@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -184,7 +185,12 @@ absl::StatusOr<NpyMatrix> ReadNpy(const std::string& path) {
   NpyMatrix matrix{.transposed = header->fortran_order};
   std::vector<uint64_t> stored_shape = header->shape;
   if (matrix.transposed) std::swap(stored_shape[0], stored_shape[1]);
-  matrix.stored = Matrix(stored_shape[0], stored_shape[1]);
+  try {
+    matrix.stored = Matrix(stored_shape[0], stored_shape[1]);
+  } catch (const std::bad_alloc&) {  // a file's claim is no fault of the caller
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": its ", bytes, " bytes do not fit in this machine's memory"));
+  }
   status = ReadExactly(fd, path, "its numbers", matrix.stored.data(), bytes);
   if (!status.ok()) return status;
   if (header->descr[0] == '>') SwapBytes(&matrix.stored);

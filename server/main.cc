@@ -1,6 +1,7 @@
 // The program gemmd. Exit codes: 0 stopped as asked, 1 could not start, 2 bad
 // flags, 3 a device or the port was lost, 128 + n a second signal n.
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -49,9 +50,19 @@ ExitCode CodeOf(const absl::Status& failed_start) {
   return absl::IsInvalidArgument(failed_start) ? kUsage : kCannotStart;
 }
 
+// A stream that was closed would be the next file to be opened: the server's
+// own pipe for signals, say, into which its log would then go.
+void HoldStandardStreams() {
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    if (open("/dev/null", O_RDWR) != fd) return;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  HoldStandardStreams();
   gemmd::ConfigureMalloc();
   gemmd::RaiseFileLimit();
   gemmd::FollowSignals({Stop, [=] { Reload(argc, argv); }});

@@ -1,9 +1,15 @@
 // gemmctl: a gemmd server at the command line. `gemmctl --help` tells more.
 
+#include <fcntl.h>
 #include <stdlib.h>  // setenv
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <new>
 
+#include "absl/strings/str_cat.h"
 #include "client/gemmctl/command_line.h"
 #include "client/gemmctl/commands.h"
 #include "client/gemmctl/exit_code.h"
@@ -11,7 +17,16 @@
 namespace gemmd::gemmctl {
 namespace {
 
-int Main(int argc, const char* const* argv) {
+// A stream that was closed would be the next file or connection to be opened.
+// What is written to one fails, as it would have.
+void HoldStandardStreams() {
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
+  }
+}
+
+int Run(int argc, const char* const* argv) {
   // What is wrong is said in one line, and that is ours.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   const absl::StatusOr<CommandLine> line = ParseCommandLine(argc, argv);
@@ -42,6 +57,25 @@ int Main(int argc, const char* const* argv) {
       return RunToken(*line);
   }
   return kUsage;
+}
+
+int Main(int argc, const char* const* argv) {
+  HoldStandardStreams();
+  int code = kOk;
+  try {
+    code = Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return Fail(absl::ResourceExhaustedError(
+                    "the matrices do not fit in this machine's memory"),
+                kUsage);
+  }
+  // A result that nobody could read is none.
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == kOk) {
+    return Fail(absl::DataLossError(absl::StrCat("cannot write to stdout: ",
+                                                 std::strerror(errno))),
+                kFailed);
+  }
+  return code;
 }
 
 }  // namespace

@@ -25,10 +25,11 @@ struct NpyMatrix {
 // Reads `path`: format versions 1 to 3, C or Fortran order, float32 of either
 // byte order, two dimensions, nothing after the array.
 //
-// Errors:  NOT_FOUND for a missing file, INVALID_ARGUMENT for one that is not
-//          such an array, else what the system said. Each message is one line
-//          that begins with the path and says what was found, what is wanted
-//          and, where NumPy can mend it, the call that does.
+// Errors:  NOT_FOUND for a missing file, RESOURCE_EXHAUSTED for one that memory
+//          has no room for, INVALID_ARGUMENT for one that is not such an
+//          array, else what the system said. Each message is one line that
+//          begins with the path and says what was found, what is wanted and,
+//          where NumPy can mend it, the call that does.
 // Memory:  the array is read once, straight into `stored`. A header's claim is
 //          checked against the file's size before memory is asked for.
 absl::StatusOr<NpyMatrix> ReadNpy(const std::string& path);

@@ -21,7 +21,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // A flag with two good values, one bad one, and how to see the value back.
 struct FlagCase {
@@ -206,8 +205,9 @@ TEST_F(OptionsTest, ABadValueIsOneLineThatNamesItsPlaceAndWhatIsWanted) {
     const std::string variable = absl::AsciiStrToUpper(
         absl::StrCat("GEMMD_", absl::StrReplaceAll(c.name, {{"-", "_"}})));
     SetEnvironment(variable, c.bad);
-    EXPECT_THAT(Error({}), AllOf(HasSubstr(variable + ": " + quoted),
-                                 HasSubstr(c.wanted)));
+    EXPECT_THAT(Error({}),
+                AllOf(HasSubstr(absl::StrCat(variable, ": ", quoted)),
+                      HasSubstr(c.wanted)));
     unsetenv(variable.c_str());
   }
 }

@@ -21,7 +21,7 @@ Metrics& SharedMetrics() {
 // All that one Sgemm request records, its share of OnBatch aside.
 void BM_OneRequest(benchmark::State& state) {
   Metrics& metrics = SharedMetrics();
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     metrics.CallStarted(Method::kSgemm);
     metrics.Problem(1e9);
     metrics.SetInflight(3);
@@ -39,7 +39,8 @@ void BM_OneRequest(benchmark::State& state) {
 BENCHMARK(BM_OneRequest)->Threads(1)->Threads(2)->Threads(4)->UseRealTime();
 
 void BM_Scrape(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(SharedMetrics().Render());
+  while (state.KeepRunning())
+    benchmark::DoNotOptimize(SharedMetrics().Render());
 }
 BENCHMARK(BM_Scrape);
 

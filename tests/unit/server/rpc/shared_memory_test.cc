@@ -39,6 +39,10 @@ int SealedMemfd(size_t bytes, int seals = F_SEAL_SHRINK) {
   return fd;
 }
 
+bool SameBytes(const void* x, const void* y, size_t bytes) {
+  return std::memcmp(x, y, bytes) == 0;
+}
+
 int ConnectTo(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address = {};
@@ -82,7 +86,7 @@ std::optional<RegionReply> ReadReply(int fd) {
 
 // A client's region, mapped.
 struct Region {
-  Region(const std::string& path, size_t bytes = kRegionBytes)
+  explicit Region(const std::string& path, size_t bytes = kRegionBytes)
       : memfd(SealedMemfd(bytes)),
         fd(ConnectTo(path)),
         bytes(bytes),
@@ -215,7 +219,7 @@ TEST_F(SharedMemoryTest, OperandsAndTheProductLieInTheClientsMemory) {
   EXPECT_EQ(response->cols(), 11);
   const float* const out = region.floats + 8192;
   for (int i = 0; i < 13; ++i) {
-    EXPECT_EQ(std::memcmp(out + i * ld, inlined->c().data() + i * 44, 44), 0);
+    EXPECT_TRUE(SameBytes(out + i * ld, inlined->c().data() + i * 44, 44));
     // Between rows nothing is written.
     for (size_t j = 11; j < ld; ++j) EXPECT_TRUE(std::isnan(out[i * ld + j]));
   }
@@ -232,8 +236,7 @@ TEST_F(SharedMemoryTest, CMayBeUpdatedInItsPlace) {
   Share(*request.mutable_c(), region, 4096);
   ShareOutput(request, region, 4096);
   ASSERT_TRUE(Multiply(request).ok());
-  EXPECT_EQ(std::memcmp(region.floats + 1024, inlined->c().data(), 6 * 7 * 4),
-            0);
+  EXPECT_TRUE(SameBytes(region.floats + 1024, inlined->c().data(), 6 * 7 * 4));
 }
 
 TEST_F(SharedMemoryTest, SharedResidentAndInlineMix) {
@@ -361,7 +364,7 @@ TEST_F(SharedMemoryTest, ARegionThatIsClosedUnderAProductStaysMappedForIt) {
   EXPECT_EQ(MappedRegions(), 2);  // ours and the server's
   backend_->gate().Open();
   ASSERT_TRUE(product.get().ok());
-  EXPECT_EQ(std::memcmp(region.floats + 2048, inlined->c().data(), 64), 0);
+  EXPECT_TRUE(SameBytes(region.floats + 2048, inlined->c().data(), 64));
   WaitFor([&] { return MappedRegions() == 1; });
 }
 
