@@ -65,8 +65,8 @@ class Device {
   // Calls Start on each task (a task for which it is false is left out), checks
   // its deadline before anything is copied, runs the rest and calls Finish on
   // each exactly once, on every path (Abort on what never starts); after the
-  // last one calls `done` once. Both happen on a thread of the device, or inside
-  // Execute where that is as quick as handing the batch over.
+  // last one calls `done` once. Both happen on a thread of the device, or
+  // inside Execute where that is as quick as handing the batch over.
   //
   // Needs: at most info().streams batches between Execute and `done`.
   // Errors: a task's own failure goes to its Finish. A fault of the device goes

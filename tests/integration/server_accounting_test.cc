@@ -47,9 +47,8 @@ class ServerAccountingTest : public ::testing::Test {
       EXPECT_TRUE(
           server_.gemm().Sgemm(&context, SlowRequest(), &response).ok());
     });
-    ASSERT_TRUE(Eventually([this] {
-      return server_.Metrics().Sum("gemmd_streams_busy") == 1;
-    }));
+    ASSERT_TRUE(Eventually(
+        [this] { return server_.Metrics().Sum("gemmd_streams_busy") == 1; }));
   }
   ~ServerAccountingTest() override {
     if (busy_.joinable()) busy_.join();

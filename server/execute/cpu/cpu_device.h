@@ -19,10 +19,10 @@ namespace gemmd {
 //
 // A batch of one small product (no more operations, and no more numbers, than
 // 64^3) is computed where it is given, on the thread that calls Execute: the
-// hand-over to a worker and the answer's way from there cost the host four times
-// what the product takes. That thread is held up for microseconds: a kernel
-// that took longer for such a product when it was warmed is left to the worker,
-// and so is what starts within the end of another such batch.
+// hand-over to a worker and the answer's way from there cost the host four
+// times what the product takes. That thread is held up for microseconds: a
+// kernel that took longer for such a product when it was warmed is left to the
+// worker, and so is what starts within the end of another such batch.
 //
 // One more thread copies to and from resident matrices, so that an upload does
 // not wait for products; copies are done in the order in which they were asked
