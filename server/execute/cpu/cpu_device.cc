@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/execute/task_run.h"
+#include "server/execute/thread_load.h"
 #include "server/execute/warm_problems.h"
 
 namespace gemmd {
@@ -76,7 +77,7 @@ bool CpuDevice::IsSmall(const Batch& batch) const {
 void CpuDevice::Execute(Batch batch, BatchDone done) {
   // Not within another one: the end of a batch starts the next, and a queue of
   // small ones would nest as deep as it is long.
-  if (!t_executing && IsSmall(batch)) {
+  if (!t_executing && !ThreadHasMore() && IsSmall(batch)) {
     t_executing = true;
     const BatchReport report = Run(batch);
     std::move(done)(report);

@@ -22,7 +22,8 @@ namespace gemmd {
 // hand-over to a worker and the answer's way from there cost the host four
 // times what the product takes. That thread is held up for microseconds: a
 // kernel that took longer for such a product when it was warmed is left to the
-// worker, and so is what starts within the end of another such batch.
+// worker, and so is what starts within the end of another such batch, or comes
+// while the caller has more to do (ThreadHasMore).
 //
 // One more thread copies to and from resident matrices, so that an upload does
 // not wait for products; copies are done in the order in which they were asked

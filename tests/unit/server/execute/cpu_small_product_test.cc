@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/execute/cpu/cpu_backend.h"
+#include "server/execute/thread_load.h"
 #include "server/schedule/batch_scheduler.h"
 #include "tests/unit/server/execute/backend_problem.h"
 #include "tests/unit/server/schedule/fakes.h"
@@ -93,6 +94,14 @@ TEST_F(CpuSmallProductTest, OthersAreLeftToAWorker) {
   EXPECT_NE(Run({512, 512, 0}).thread, here) << "no work, many numbers";
   EXPECT_NE(Run({16, 16, 16}, "openblas", 2).thread, here) << "two of them";
   EXPECT_NE(Run({16, 16, 16}, "reference").thread, here) << "a slow kernel";
+}
+
+TEST_F(CpuSmallProductTest, IsLeftToAWorkerWhileTheCallerHasMoreToDo) {
+  const auto here = std::this_thread::get_id();
+  SetThreadHasMore(true);
+  EXPECT_NE(Run({8, 8, 8}).thread, here);
+  SetThreadHasMore(false);
+  EXPECT_EQ(Run({8, 8, 8}).thread, here);
 }
 
 // What a batch's end starts is not computed there, or a line of small ones
