@@ -229,6 +229,15 @@ void RowSplit::RowsGathered(const absl::Status& status) {
   if (IsLast(status)) End();
 }
 
+bool RowSplit::AnyPartStillRuns() {
+  MutexLock lock(&mu_);
+  for (const std::weak_ptr<Task>& weak : tasks_) {
+    const auto task = weak.lock();
+    if (task != nullptr && !task->ended()) return true;
+  }
+  return false;
+}
+
 void RowSplit::End() {
   TaskResult result;
   {
@@ -237,11 +246,14 @@ void RowSplit::End() {
     result.seconds = seconds_;
     result.ran = ran_;
   }
-  if (result.status.ok()) {
-    result.output = std::move(blocks_->output);
+  if (result.status.ok()) result.output = std::move(blocks_->output);
+  // As a task does: before the caller hears of the end. The tasks hold the
+  // blocks too, until they go themselves, which may be later.
+  if (!AnyPartStillRuns()) {
     blocks_->input.Reset();
+    blocks_->output.Reset();
   }
-  blocks_.reset();  // where a part was given up, its task still has them
+  blocks_.reset();
   result.device = whole_.output_resident != nullptr
                       ? whole_.output_resident->home()
                       : parts_.front().device;

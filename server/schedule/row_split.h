@@ -89,6 +89,8 @@ class RowSplit : public std::enable_shared_from_this<RowSplit> {
   void RowsGathered(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // The last of the parts, or of the copies, is over. False: it was not.
   bool IsLast(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  // On a device that was given up, and may still write to what is staged.
+  bool AnyPartStillRuns() ABSL_LOCKS_EXCLUDED(mu_);
   void End() ABSL_LOCKS_EXCLUDED(mu_);
 
   const TaskSpec whole_;  // without its staging buffers

@@ -227,6 +227,30 @@ TEST_F(RowSplitTest, APartThatFailsFailsTheProductOnce) {
   ExpectNothingHeld();
 }
 
+// Else a client's next product may find no room.
+TEST_F(RowSplitTest, ItsMemoryIsFreeBeforeItsCallerHearsOfTheEnd) {
+  for (const Fault fault : {Fault::kNone, Fault::kLaunchFailure,
+                            Fault::kOutOfMemory, Fault::kLostAtStart}) {
+    backend_->device(1).Set(fault);
+    BackendProblem problem(backend_->staging(), Kernel(), {900, 4, 6}, 1, 0,
+                           random_);
+    std::vector<RowPart> parts = PartsOf(problem.spec());
+    std::atomic<bool> ended = false;
+    size_t held = 0;
+    std::make_shared<RowSplit>(std::move(problem.spec()), std::move(parts),
+                               backend_->devices(), *scheduler_,
+                               [&](TaskResult result) {
+                                 result.output.Reset();
+                                 held = backend_->staging().used_bytes();
+                                 ended = true;
+                               })
+        ->Submit()
+        .IgnoreError();
+    ASSERT_TRUE(Eventually([&] { return ended.load(); }));
+    EXPECT_EQ(held, 0u) << static_cast<int>(fault);
+  }
+}
+
 TEST_F(RowSplitTest, AbortedPartsThatWaitNeverBegin) {
   backend_->device(2).Set(Fault::kStuck);
   Ending busy;
