@@ -2,26 +2,21 @@
 
 #pragma once
 
-#include <string>
-
 #include "server/monotonic_time.h"
+#include "server/rpc/own_sockets.h"
 
 namespace gemmd {
 
-// Takes no more connections on TCP port `port` (0: none) and `unix_socket`
-// (empty: none), and ends those that are there: the clients read what has been
-// sent to them and then the end of the connection. Returns when all are closed,
-// or when they have been idle for a moment and nothing is on its way any more,
-// or at `deadline`; what is left then is cut off.
+// Takes no more connections at `address` and ends those that are there: the
+// clients read what has been sent to them and then the end of the connection.
+// Returns when all are closed, or when they have been idle for a moment and
+// nothing is on its way any more, or at `deadline`; what is left then is cut
+// off.
 //
 // Why: grpc::Server::Shutdown (1.51) first lets go of the calls that the server
 // offers and then tells the clients. A call that arrives in between is ended
 // with a bare CANCELLED, which no client retries, although nobody has looked at
 // it. Of a call that arrives now, the client's gRPC says UNAVAILABLE.
-//
-// gRPC does not give its sockets out, so they are found in /proc/self/fd by the
-// address they are bound to; where there is no /proc nothing happens.
-void EndConnections(int port, const std::string& unix_socket,
-                    MonotonicTime deadline);
+void EndConnections(const ServerAddress& address, MonotonicTime deadline);
 
 }  // namespace gemmd

@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "absl/strings/string_view.h"
+
 namespace gemmd {
 
 // Sends what gRPC logs through LogGrpc(): its errors as warnings, since a call
@@ -20,24 +22,27 @@ class QuietGrpcLog {
   QuietGrpcLog& operator=(const QuietGrpcLog&) = delete;
 };
 
-// Calls `lost` when gRPC gives up a listening port for ever, as its
-// version 1.51 does when a connection cannot be accepted for want of file
-// descriptors; it says so in its log alone. All watches of a process are told:
-// whose port it was is not said.
+// Calls `lost` with the reason when gRPC gives up a listening port for ever.
+// Its version 1.51 does so at the first connection that it cannot accept,
+// whatever the system's error is (no file descriptor, no memory, a firewall's
+// word; but not for one that its client has given up), and says so in its log
+// alone. All watches of a process are told: whose port it was is not said.
 //
 // `lost` is called on a thread of gRPC's that holds its locks: it must not call
 // gRPC.
 class PortWatch {
  public:
-  explicit PortWatch(std::function<void()> lost);
+  using Lost = std::function<void(absl::string_view reason)>;
+
+  explicit PortWatch(Lost lost);
   ~PortWatch();
   PortWatch(const PortWatch&) = delete;
   PortWatch& operator=(const PortWatch&) = delete;
 
-  static void TellAll();
+  static void TellAll(absl::string_view reason);
 
  private:
-  const std::function<void()> lost_;
+  const Lost lost_;
 };
 
 }  // namespace gemmd

@@ -11,11 +11,14 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "proto/shared_memory.h"
 #include "server/rpc/call_environment.h"
 #include "server/rpc/completion_loop.h"
@@ -30,6 +33,7 @@
 #include "server/rpc/region_socket.h"
 #include "server/rpc/server_info.h"
 #include "server/rpc/sgemm_call.h"
+#include "server/rpc/stalled_connections.h"
 #include "server/rpc/stream_call.h"
 #include "server/rpc/upload_call.h"
 
@@ -168,10 +172,13 @@ class RpcServerImpl final : public RpcServer {
   std::shared_ptr<grpc::ServerCredentials> credentials_;  // as long as server_
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<CompletionLoop>> loops_;
+  std::optional<StallWatch> stall_watch_;
   bool shut_down_ = false;
-  const PortWatch port_watch_{[this] {
+  const PortWatch port_watch_{[this](absl::string_view reason) {
     const auto& lost = environment_.dependencies.port_lost;
-    if (lost) environment_.workers.Post(lost);
+    if (!lost) return;
+    environment_.workers.Post(
+        [&lost, reason = std::string(reason)] { lost(reason); });
   }};
 };
 
@@ -233,6 +240,10 @@ absl::Status RpcServerImpl::Open() {
     OfferHealthCalls(&environment_, loop->queue());
     loop->Start();
   }
+  if (!options.unix_socket.empty()) {
+    stall_watch_.emplace(options.unix_socket,
+                         absl::ToChronoNanoseconds(options.send_timeout));
+  }
   return absl::OkStatus();
 }
 
@@ -249,7 +260,10 @@ bool RpcServerImpl::Shutdown(MonotonicTime deadline) {
   // when the last call is gone may the queues be shut down.
   // gRPC complains of the sockets that are taken from it.
   const QuietGrpcLog quiet;
-  EndConnections(port_, environment_.options.unix_socket, deadline);
+  stall_watch_.reset();
+  EndConnections(
+      {.port = port_, .unix_socket = environment_.options.unix_socket},
+      deadline);
   server_->Shutdown(std::chrono::system_clock::now());
   environment_.calls.WaitForNone();
   loops_.clear();

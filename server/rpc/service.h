@@ -49,10 +49,8 @@ struct RpcOptions {
   // After this a connection is asked to reconnect, which spreads long-lived
   // clients over new servers. --max-connection-age
   absl::Duration max_connection_age = absl::InfiniteDuration();
-  // A TCP connection that takes nothing of what is sent for so long, or any
-  // that does not answer a ping in that time, is ended. A local client that
-  // stops reading its unix socket keeps its connection, and its share of the
-  // budget, until it ends.
+  // A connection that takes nothing of what is sent for so long, or that does
+  // not answer a ping in that time, is ended.
   absl::Duration send_timeout = absl::Seconds(10);
   // The channelz service. --channelz
   bool channelz = false;
@@ -97,9 +95,9 @@ struct RpcDependencies {
   RequestLog* request_log = nullptr;
   // Who may call; null: everybody may do everything. --auth-token-file
   AccessFile* access = nullptr;
-  // Called when a port takes no more connections, and never will again; on a
-  // thread of the server's. Null: nobody is told.
-  std::function<void()> port_lost;
+  // Called when a port takes no more connections, and never will again, with
+  // the system's reason; on a thread of the server's. Null: nobody is told.
+  std::function<void(const std::string& reason)> port_lost;
 };
 
 // Serves gemmd.v1.GemmService, grpc.health.v1.Health and reflection.

@@ -3,35 +3,55 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <utility>
 #include <vector>
 
 namespace gemmd::testing {
 namespace {
 
-sockaddr_in Loopback(int port) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
+// A unix socket's if it has a path, else of loopback.
+struct Address {
+  Address(int port, const std::string& path) : unix_() {
+    if (path.empty()) {
+      in.sin_family = AF_INET;
+      in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      in.sin_port = htons(port);
+    } else {
+      size = sizeof(unix_);
+      unix_.sun_family = AF_UNIX;
+      path.copy(unix_.sun_path, sizeof(unix_.sun_path) - 1);
+    }
+  }
+  sockaddr* generic() { return reinterpret_cast<sockaddr*>(this); }
+
+  union {
+    sockaddr_un unix_;
+    sockaddr_in in;
+  };
+  socklen_t size = sizeof(in);
+};
+
+int NewSocket(const std::string& path) {
+  return socket(path.empty() ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC,
+                0);
 }
 
 }  // namespace
 
-HeldProxy::HeldProxy(int to_port, size_t pass_bytes)
-    : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener_, generic, size) == 0 && listen(listener_, 1) == 0 &&
-      getsockname(listener_, generic, &size) == 0) {
-    port_ = ntohs(address.sin_port);
+HeldProxy::HeldProxy(Options options)
+    : options_(std::move(options)), listener_(NewSocket(options_.path)) {
+  Address address(0, options_.path);
+  if (!options_.path.empty()) unlink(options_.path.c_str());
+  if (bind(listener_, address.generic(), address.size) == 0 &&
+      listen(listener_, 1) == 0 &&
+      getsockname(listener_, address.generic(), &address.size) == 0) {
+    port_ = ntohs(address.in.sin_port);
   }
-  thread_ = std::thread([=, this] { Run(to_port, pass_bytes); });
+  thread_ = std::thread([this] { Run(); });
 }
 
 HeldProxy::~HeldProxy() {
@@ -41,26 +61,28 @@ HeldProxy::~HeldProxy() {
   close(listener_);
 }
 
-void HeldProxy::Run(int to_port, size_t pass_bytes) {
-  const int client = accept(listener_, nullptr, nullptr);
-  if (client < 0) return;
-  const int server = socket(AF_INET, SOCK_STREAM, 0);
-  const sockaddr_in address = Loopback(to_port);
-  if (connect(server, reinterpret_cast<const sockaddr*>(&address),
-              sizeof(address)) == 0) {
-    Forward(client, server, pass_bytes);
+void HeldProxy::Run() {
+  while (true) {
+    const int client = accept(listener_, nullptr, nullptr);
+    if (client < 0) return;
+    reading_ = true;
+    const int server = NewSocket(options_.to_path);
+    Address address(options_.to_port, options_.to_path);
+    if (connect(server, address.generic(), address.size) == 0) {
+      Forward(client, server);
+    }
+    close(client);
+    close(server);
   }
-  close(client);
-  close(server);
 }
 
-void HeldProxy::Forward(int client, int server, size_t pass_bytes) {
+void HeldProxy::Forward(int client, int server) {
   std::vector<char> buffer(64 << 10);
   size_t passed = 0;
-  while (!stopping_) {
-    const size_t may_pass = released_
-                                ? buffer.size()
-                                : std::min(buffer.size(), pass_bytes - passed);
+  while (!stopping_ && !cut_.exchange(false)) {
+    const size_t may_pass =
+        released_ ? buffer.size()
+                  : std::min(buffer.size(), options_.pass_bytes - passed);
     holds_ = may_pass == 0;
     const short from_client = may_pass > 0 ? POLLIN : 0;  // NOLINT: poll's type
     const short from_server = reading_ ? POLLIN : 0;      // NOLINT: likewise

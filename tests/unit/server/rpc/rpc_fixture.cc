@@ -79,7 +79,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcFixture::TryStart(
                                     .admission = admission_.get(),
                                     .metrics = &metrics_,
                                     .store = store_.get(),
-                                    .request_log = request_log_.get()});
+                                    .request_log = request_log_.get(),
+                                    .port_lost = port_lost_});
 }
 
 void RpcFixture::StartServer(RpcOptions options) {

@@ -42,6 +42,7 @@ class RpcFixture : public ::testing::Test {
                             const v1::SgemmResponse& response);
 
   AdmissionOptions admission_options_;
+  std::function<void(const std::string&)> port_lost_;
   BatchSchedulerOptions scheduler_options_;
 
   KernelRegistry registry_ = KernelRegistry::Create();

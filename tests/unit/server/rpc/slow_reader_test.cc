@@ -4,6 +4,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <future>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/status.h"
+#include "tests/support/exposition.h"
 #include "tests/support/held_proxy.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
@@ -21,7 +23,8 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-class SlowReaderTest : public RpcFixture {
+class SlowReaderTest : public RpcFixture,
+                       public ::testing::WithParamInterface<std::string> {
  protected:
   // As one client or another.
   static absl::Status Multiply(v1::GemmService::Stub& stub, char client,
@@ -33,11 +36,15 @@ class SlowReaderTest : public RpcFixture {
   }
 };
 
-TEST_F(SlowReaderTest, HoldsItsShareOfTheBudgetAndIsGoneAfterTheSendTimeout) {
+TEST_P(SlowReaderTest, HoldsItsShareOfTheBudgetAndIsGoneAfterTheSendTimeout) {
+  const std::string path =
+      absl::StrCat(::testing::TempDir(), "/gemmd_slow_", getpid(), ".sock");
+  const bool is_unix = GetParam() == "unix";
   admission_options_.max_bytes = 60 * kMiB;
-  StartServer({.send_timeout = absl::Seconds(1)});
+  StartServer({.unix_socket = path, .send_timeout = absl::Seconds(1)});
   std::optional<testing::HeldProxy> proxy;
-  proxy.emplace(server_->port(), /*pass_bytes=*/1024 * kMiB);
+  proxy.emplace(testing::HeldProxy::Options{.to_port = server_->port(),
+                                            .to_path = is_unix ? path : ""});
   const auto slow = v1::GemmService::NewStub(
       Connect(absl::StrCat("127.0.0.1:", proxy->port())));
   const v1::SgemmRequest small = Product(8, 8, 8);
@@ -61,6 +68,10 @@ TEST_F(SlowReaderTest, HoldsItsShareOfTheBudgetAndIsGoneAfterTheSendTimeout) {
   }
   EXPECT_LE(most, admission_options_.max_bytes / 5 * 4 + kMiB);
   ExpectNothingHeld();
+  WaitFor([&] {
+    return testing::ParseExposition(metrics_.Render())
+               .Sum("grpc_server_call_completed_total", "CANCELLED") > 0;
+  });
   // Not every system tells a peer that takes nothing that its connection is no
   // more.
   proxy.reset();
@@ -68,6 +79,10 @@ TEST_F(SlowReaderTest, HoldsItsShareOfTheBudgetAndIsGoneAfterTheSendTimeout) {
     EXPECT_EQ(call.get().code(), absl::StatusCode::kUnavailable);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Transports, SlowReaderTest,
+                         ::testing::Values("tcp", "unix"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace gemmd
