@@ -68,6 +68,7 @@ bool Call::Proceed(bool ok) {
 
 bool Call::AttemptEnded() {
   if (attempt_->status.ok()) {
+    attempt_->connection->answered.store(true, std::memory_order_relaxed);
     result_ = std::move(attempt_->response);
   } else {
     const absl::Status status = FromGrpcStatus(attempt_->status);

@@ -117,16 +117,30 @@ std::string Connections::NotConnected(absl::string_view message) const {
   }
   if (says("Socket closed") || says("Connection reset") ||
       says("parsing HTTP/2")) {
-    return absl::StrCat(address_, " ends connections at once (", Cause(message),
-                        "): does it want ",
-                        tls_.has_value()
-                            ? "a client certificate, of a root that it trusts?"
-                            : "TLS?");
+    return Closed(message);
   }
   return absl::StrCat(
       "no server at ", address_, " (", Cause(message),
       "): check that gemmd runs and prints \"grpc listening on\" with this "
       "address");
+}
+
+// A server that stops and one that wants another kind of client end their
+// connections with the same words; but one that has ever answered took us.
+std::string Connections::Closed(absl::string_view message) const {
+  const bool answered =
+      std::any_of(connections_.begin(), connections_.end(), [](const auto& c) {
+        return c->answered.load(std::memory_order_relaxed);
+      });
+  if (answered) {
+    return absl::StrCat("the server at ", address_, " ended the connection (",
+                        Cause(message), "), as one that stops or starts anew");
+  }
+  return absl::StrCat(
+      address_, " ended the connection before it answered (", Cause(message),
+      "): it stops or starts anew, or it wants ",
+      tls_.has_value() ? "a client certificate of a root that it trusts"
+                       : "TLS");
 }
 
 absl::Status Connections::Explain(const absl::Status& status,

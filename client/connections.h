@@ -26,7 +26,8 @@ struct Connection {
 
   const std::shared_ptr<grpc::Channel> channel;
   grpc::GenericStub stub;
-  std::atomic<int> in_flight{0};  // a hint for choosing, orders nothing
+  std::atomic<int> in_flight{0};      // a hint for choosing, orders nothing
+  std::atomic<bool> answered{false};  // once; a hint for the words of errors
 };
 
 // Thread-safety: const methods may be called from any thread at once.
@@ -52,6 +53,8 @@ class Connections {
  private:
   // Why no connection came about, in the words of gRPC and of ours.
   std::string NotConnected(absl::string_view message) const;
+  // Likewise of one that the other side ended.
+  std::string Closed(absl::string_view message) const;
 
   const std::string address_;
   const std::optional<TlsOptions> tls_;

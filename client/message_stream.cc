@@ -68,6 +68,7 @@ void MessageStream::BeginRead() {
 bool MessageStream::Read(grpc::ByteBuffer* message) {
   BeginRead();
   if (!WaitFor(&read_)) return false;
+  connection_->answered.store(true, std::memory_order_relaxed);
   message->Swap(&message_);
   message_.Clear();
   read_ = State::kIdle;

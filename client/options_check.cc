@@ -1,8 +1,14 @@
 #include "client/options_check.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <string>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -66,6 +72,29 @@ bool IsUnix(absl::string_view address) {
   return absl::StartsWith(address, "unix:");
 }
 
+// Of host:port, [host]:port or a host alone.
+absl::string_view HostOf(absl::string_view address) {
+  if (absl::ConsumePrefix(&address, "[")) {
+    const size_t end = address.find("]:");
+    return end == absl::string_view::npos ? absl::StripSuffix(address, "]")
+                                          : address.substr(0, end);
+  }
+  return address.substr(0, address.rfind(':'));
+}
+
+bool IsLoopback(absl::string_view host) {
+  if (absl::EqualsIgnoreCase(host, "localhost")) return true;
+  const std::string text(host);
+  in_addr v4;
+  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  in6_addr v6;
+  if (inet_pton(AF_INET6, text.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
+}
+
 absl::Status CheckAccess(const ClientOptions& options) {
   if (options.tls.has_value()) {
     if (IsUnix(options.address)) {
@@ -96,12 +125,20 @@ absl::Status CheckAccess(const ClientOptions& options) {
 }  // namespace
 
 bool IsLocal(absl::string_view address) {
-  const absl::string_view host = address.substr(0, address.rfind(':'));
-  const bool loopback =
-      absl::StartsWith(host, "127.") &&
-      host.find_first_not_of("0123456789.") == absl::string_view::npos;
-  return IsUnix(address) || loopback || host == "[::1]" ||
-         absl::EqualsIgnoreCase(host, "localhost");
+  if (IsUnix(address)) return true;
+  for (const absl::string_view resolver : {"dns:", "ipv4:", "ipv6:"}) {
+    if (!absl::ConsumePrefix(&address, resolver)) continue;
+    // A DNS server that is named could say anything of localhost.
+    if (absl::ConsumePrefix(&address, "//") &&
+        !absl::ConsumePrefix(&address, "/")) {
+      return false;
+    }
+    break;
+  }
+  for (const absl::string_view one : absl::StrSplit(address, ',')) {
+    if (!IsLoopback(HostOf(one))) return false;
+  }
+  return true;
 }
 
 absl::Status CheckOptions(const ClientOptions& options) {

@@ -12,7 +12,9 @@ namespace gemmd::client {
 // the others, and for a file that is not as it should be.
 absl::Status CheckOptions(const ClientOptions& options);
 
-// What is sent there does not leave this host.
+// What is sent to this address, in any form that CheckOptions takes, does not
+// leave this host: all of a list of addresses are this host's, and no DNS
+// server is asked for them.
 bool IsLocal(absl::string_view address);
 
 }  // namespace gemmd::client

@@ -8,10 +8,11 @@
 namespace gemmd::client {
 
 ProductStream::ProductStream(const Connections* connections, int connection,
-                             const Identity* identity)
+                             const Identity* identity, absl::Duration max_age)
     : connections_(connections),
       connection_(connection),
       identity_(identity),
+      max_age_(max_age),
       thread_([this] { Run(); }) {}
 
 ProductStream::~ProductStream() {
@@ -35,8 +36,11 @@ StreamCall* ProductStream::Current() {
     if (newest->takes_items()) return newest;
     newest->SendNoMore();
   }
-  calls_.push_back(std::make_unique<StreamCall>(
-      *connections_, connections_->at(connection_), *identity_, &queue_));
+  const absl::Time until = absl::Now() + max_age_;
+  calls_.push_back(std::make_unique<StreamCall>(*connections_,
+                                                connections_->at(connection_),
+                                                *identity_, &queue_, until));
+  WakeAt(until);
   return calls_.back().get();
 }
 
@@ -66,7 +70,7 @@ void ProductStream::WakeAt(absl::Time when) {
   alarm_->Set(&queue_, absl::ToChronoTime(when), nullptr);
 }
 
-void ProductStream::EndLateItems(std::vector<EndedItem>* ended) {
+void ProductStream::EndWhatIsLate(std::vector<EndedItem>* ended) {
   wake_at_ = absl::InfiniteFuture();
   absl::Time next = absl::InfiniteFuture();
   for (const auto& call : calls_) {
@@ -84,7 +88,7 @@ void ProductStream::Run() {
     {
       std::lock_guard<std::mutex> lock(mu_);
       if (tag == nullptr) {
-        if (ok) EndLateItems(&ended);  // not an alarm that was replaced
+        if (ok) EndWhatIsLate(&ended);  // not an alarm that was replaced
       } else {
         const auto [call, event] = *static_cast<StreamCall::Tag*>(tag);
         call->Take(event, ok, &ended);

@@ -24,7 +24,10 @@ namespace gemmd::client {
 
 // Sends products on a stream, one after another, without waiting for answers,
 // and takes the answers in whatever order they come. A stream that ends takes
-// its products with it, as errors; the next product opens another.
+// its products with it, as errors; the next product opens another. None is open
+// for longer than its products and `max_age`, idle or not: a connection that
+// the server wants to end, by its age, waits for its streams, and a new token
+// goes with a new stream.
 //
 // A stream has no deadlines and no cancellations of its own: here a product
 // that is over time or cancelled is only not waited for any more, and the
@@ -34,9 +37,11 @@ namespace gemmd::client {
 // Thread-safe. One thread of its own, which calls back.
 class ProductStream {
  public:
+  static constexpr absl::Duration kMaxAge = absl::Seconds(20);
+
   // On the connection of that number. Both outlive it.
   ProductStream(const Connections* connections, int connection,
-                const Identity* identity);
+                const Identity* identity, absl::Duration max_age = kMaxAge);
   // After the last item is done.
   ~ProductStream();
   ProductStream(const ProductStream&) = delete;
@@ -52,13 +57,14 @@ class ProductStream {
 
  private:
   void Run();
-  StreamCall* Current();                       // with mu_ held
-  void EndLateItems(std::vector<EndedItem>*);  // with mu_ held
-  void WakeAt(absl::Time when);                // with mu_ held
+  StreamCall* Current();                        // with mu_ held
+  void EndWhatIsLate(std::vector<EndedItem>*);  // with mu_ held
+  void WakeAt(absl::Time when);                 // with mu_ held
 
   const Connections* const connections_;
   const int connection_;
   const Identity* const identity_;
+  const absl::Duration max_age_;
   std::atomic<uint64_t> next_sequence_ = 1;  // a counter, orders nothing
   grpc::CompletionQueue queue_;
 

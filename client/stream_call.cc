@@ -7,20 +7,11 @@
 #include "proto/status.h"
 
 namespace gemmd::client {
-namespace {
-
-// A connection that the server wants to end, by its age, waits for its streams.
-constexpr absl::Duration kMaxAge = absl::Seconds(20);
-
-}  // namespace
-
-bool StreamCall::takes_items() const {
-  return !sending_done_ && absl::Now() - begin_ < kMaxAge;
-}
 
 StreamCall::StreamCall(const Connections& connections, Connection* connection,
-                       const Identity& identity, grpc::CompletionQueue* queue)
-    : connections_(connections), connection_(connection) {
+                       const Identity& identity, grpc::CompletionQueue* queue,
+                       absl::Time until)
+    : connections_(connections), connection_(connection), until_(until) {
   identity.AddTo(&context_);
   stream_ = connection_->stub.PrepareCall(
       &context_, "/gemmd.v1.GemmService/SgemmStream", queue);
@@ -101,6 +92,7 @@ void StreamCall::Take(Event event, bool ok, std::vector<EndedItem>* ended) {
 void StreamCall::TakeMessage(std::vector<EndedItem>* ended) {
   absl::StatusOr<StreamAnswer> answer = DecodeStreamAnswer(answer_);
   if (!answer.ok()) return TryCancel();
+  connection_->answered.store(true, std::memory_order_relaxed);
   const auto item = items_.find(answer->sequence);
   if (item != items_.end()) End(item, std::move(answer->result), ended);
 }
@@ -120,6 +112,7 @@ void StreamCall::End(Items::iterator item,
 }
 
 void StreamCall::EndLate(absl::Time now, std::vector<EndedItem>* ended) {
+  if (now >= until_ && !sending_done_) SendNoMore();
   for (auto next = items_.begin(); next != items_.end();) {
     const auto item = next++;
     if (item->second.cancelled) {
@@ -135,7 +128,7 @@ void StreamCall::EndLate(absl::Time now, std::vector<EndedItem>* ended) {
 }
 
 absl::Time StreamCall::next_deadline() const {
-  absl::Time next = absl::InfiniteFuture();
+  absl::Time next = sending_done_ ? absl::InfiniteFuture() : until_;
   for (const auto& [sequence, item] : items_) {
     next = std::min(next, item.deadline);
   }

@@ -54,11 +54,12 @@ class StreamCall {
     Event event;
   };
 
-  // On `connection`, one of `connections`.
+  // On `connection`, one of `connections`. Takes items until `until`.
   StreamCall(const Connections& connections, Connection* connection,
-             const Identity& identity, grpc::CompletionQueue* queue);
+             const Identity& identity, grpc::CompletionQueue* queue,
+             absl::Time until);
 
-  bool takes_items() const;
+  bool takes_items() const { return !sending_done_ && absl::Now() < until_; }
   // No event will come any more.
   bool gone() const { return finished_ && events_ == 0; }
 
@@ -71,7 +72,8 @@ class StreamCall {
 
   void Take(Event event, bool ok, std::vector<EndedItem>* ended);
 
-  // Items that are over at `now`; when the next one will be.
+  // Ends the items that are over at `now`, and the call's sending if that is;
+  // when there will be something to end next.
   void EndLate(absl::Time now, std::vector<EndedItem>* ended);
   absl::Time next_deadline() const;
 
@@ -95,7 +97,7 @@ class StreamCall {
 
   const Connections& connections_;
   Connection* const connection_;
-  const absl::Time begin_ = absl::Now();
+  const absl::Time until_;
   Tag tags_[4] = {
       {this, kStarted}, {this, kWritten}, {this, kRead}, {this, kFinished}};
   grpc::ClientContext context_;

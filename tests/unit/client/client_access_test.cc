@@ -117,7 +117,12 @@ TEST(ClientTokenTest, WhatIsNoTokenIsRefusedAndNotRepeated) {
 TEST(ClientTokenTest, IsNotSentInPlaintextToAnotherHost) {
   for (const char* address :
        {"gemm.example.com:50051", "10.0.0.7:50051", "[fe80::1]:50051",
-        "127.example.com:50051", "localhost.example.com:1"}) {
+        "127.example.com:50051", "localhost.example.com:1",
+        "dns:gemm.example.com:50051", "dns:///localhost.example.com:50051",
+        "dns://10.0.0.7/localhost:50051", "ipv4:10.0.0.7:50051",
+        "ipv4:127.0.0.1:50051,10.0.0.7:50051", "ipv6:[fe80::1]:50051",
+        "ipv6:[::1]:50051,[fe80::1]:50051", "ipv6:[::ffff:10.0.0.7]:50051",
+        "127.0.0.1.example.com:50051"}) {
     const absl::Status status =
         CreationOf({.address = address, .token = kToken});
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << address;
@@ -131,8 +136,14 @@ TEST(ClientTokenTest, IsNotSentInPlaintextToAnotherHost) {
         CreationOf({.address = address, .tls = TlsOptions{}, .token = kToken})
             .ok());
   }
-  for (const char* address : {"127.0.0.1:50051", "127.1.2.3:1", "[::1]:50051",
-                              "localhost:50051", "unix:/tmp/x"}) {
+  for (const char* address :
+       {"127.0.0.1:50051", "127.1.2.3:1", "[::1]:50051", "localhost:50051",
+        "LocalHost:50051", "dns:localhost:50051", "dns:///localhost:50051",
+        "dns:///127.0.0.1:50051", "dns:///[::1]:50051", "dns:///localhost",
+        "ipv4:127.0.0.1:50051", "ipv4:///127.0.0.1:50051",
+        "ipv4:127.0.0.1:50051,127.0.0.2:50051", "ipv6:[::1]:50051",
+        "ipv6:[::1]:50051,[::1]:2", "ipv6:[::ffff:127.0.0.1]:50051",
+        "[0:0:0:0:0:0:0:1]:50051", "unix:/tmp/x", "unix:///tmp/x"}) {
     EXPECT_TRUE(CreationOf({.address = address, .token = kToken}).ok())
         << address;
   }
@@ -252,8 +263,9 @@ TEST_F(ClientTlsTest, FilesThatCannotBeUsedAreRefused) {
   EXPECT_THAT(refusal({.key = key}), HasSubstr("certificate is missing"));
   EXPECT_THAT(refusal({.certificate = certificate, .key = garbage}),
               AllOf(HasSubstr(garbage), HasSubstr("no private key")));
-  EXPECT_THAT(refusal({.certificate = root_file_, .key = key}),
-              AllOf(HasSubstr(key), HasSubstr("not that of the certificate")));
+  EXPECT_THAT(
+      refusal({.certificate = root_file_, .key = key}),
+      AllOf(HasSubstr(key), HasSubstr("not the key of the certificate")));
   EXPECT_THAT(
       refusal({.certificate = WriteTestFile("late.pem", late.certificate),
                .key = WriteTestFile("late.key", late.key)}),

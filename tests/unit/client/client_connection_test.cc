@@ -22,12 +22,17 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A port of loopback that nobody listens on, kept taken meanwhile.
 class DeadPort {
  public:
-  DeadPort() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // `port` 0: a free one.
+  explicit DeadPort(int port = 0) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const int yes = 1;
+    setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     sockaddr_in address = {.sin_family = AF_INET};
+    address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t length = sizeof address;
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
@@ -151,6 +156,53 @@ TEST(ClientConnectionTest, EndsLateOnlyWhileAStalledServerHoldsTheOperands) {
   server.ReadOn();
   EXPECT_TRUE(ended.WaitForNotificationWithTimeout(absl::Seconds(20)));
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
+// Ends each connection that comes.
+class ClosingServer {
+ public:
+  explicit ClosingServer(int port = 0) : port_(port) {
+    EXPECT_EQ(listen(port_.fd(), 8), 0);
+    thread_ = std::thread([this] {
+      for (int fd; (fd = accept(port_.fd(), nullptr, nullptr)) >= 0;) close(fd);
+    });
+  }
+  ~ClosingServer() {
+    shutdown(port_.fd(), SHUT_RDWR);
+    thread_.join();
+  }
+
+  const std::string& address() const { return port_.address(); }
+
+ private:
+  DeadPort port_;
+  std::thread thread_;
+};
+
+std::string WhyNotHealthy(Client* client) {
+  const absl::Status status = client->Health().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(ClientConnectionTest, AServerThatEndsAllConnectionsMayWantTls) {
+  ClosingServer server;
+  const auto client =
+      NewClient({.address = server.address(), .retry = QuickRetries()});
+  EXPECT_THAT(WhyNotHealthy(client.get()),
+              AllOf(HasSubstr(server.address()), HasSubstr("starts anew"),
+                    HasSubstr("TLS")));
+}
+
+TEST(ClientConnectionTest, OneThatHasAnsweredDoesNot) {
+  auto server = std::make_unique<FakeServer>(Answer);
+  const std::string address = server->address();
+  const auto client = NewClient({.address = address, .retry = QuickRetries()});
+  ASSERT_TRUE(client->Health().ok());
+  server.reset();
+  ClosingServer later(std::stoi(address.substr(address.rfind(':') + 1)));
+  EXPECT_THAT(WhyNotHealthy(client.get()),
+              AllOf(HasSubstr(address), Not(HasSubstr("TLS"))));
 }
 
 TEST(ClientConnectionTest, FindsAServerThatComesBack) {

@@ -48,6 +48,19 @@ std::unique_ptr<Client> NewClient(const ClientOptions& options) {
   return *std::move(client);
 }
 
+int CancelledByDestruction(std::unique_ptr<Client> client, int products) {
+  const Matrix a = RandomMatrix(2, 2);
+  std::atomic<int> cancelled = 0;
+  for (int i = 0; i < products; ++i) {
+    client->SgemmAsync({.a = a.view(), .b = a.view()},
+                       [&](absl::StatusOr<SgemmAnswer> answer) {
+                         cancelled += absl::IsCancelled(answer.status());
+                       });
+  }
+  client.reset();
+  return cancelled;
+}
+
 bool Eventually(const std::function<bool()>& condition) {
   for (int i = 0; i < 20'000; ++i) {
     if (condition()) return true;

@@ -66,6 +66,10 @@ class Gate {
 
 std::unique_ptr<Client> NewClient(const ClientOptions& options);
 
+// Begins so many products and destroys the client; how many callbacks said
+// CANCELLED by then, each called once.
+int CancelledByDestruction(std::unique_ptr<Client> client, int products);
+
 // Waits until `condition` holds; false after 20 s.
 bool Eventually(const std::function<bool()>& condition);
 

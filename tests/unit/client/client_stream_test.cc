@@ -12,6 +12,10 @@
 
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "client/connections.h"
+#include "client/identity.h"
+#include "client/operation.h"
+#include "client/product_stream.h"
 #include "gemmd/client.h"
 #include "proto/error_details.h"
 #include "tests/unit/client/client_fixture.h"
@@ -213,20 +217,38 @@ TEST(ClientStreamTest, ItemsEndAtTheirDeadlineAndWhenCancelled) {
   handle.Cancel();  // of a product that ended: nothing
 }
 
+// Its client has nothing more to say, and the server may want to end the
+// connection.
+TEST(ClientStreamTest, AnIdleStreamEndsAtItsAge) {
+  FakeServer server(Answer);
+  const ClientOptions options = {.address = server.address()};
+  const client::Connections connections(options);
+  const client::Identity identity(options, std::string(32, 'a'));
+  client::ProductStream stream(&connections, 0, &identity,
+                               /*max_age=*/absl::Milliseconds(20));
+  v1::SgemmRequest request;
+  request.mutable_a();
+  request.mutable_b();
+  for (int i = 1; i <= 2; ++i) {
+    client::Operation operation(absl::Minutes(1));
+    absl::Notification answered;
+    stream.Begin(stream.NewSequence(),
+                 {.request = grpc::Slice(request.SerializeAsString()),
+                  .operation = &operation,
+                  .done = [&](absl::StatusOr<grpc::ByteBuffer> answer) {
+                    EXPECT_TRUE(answer.ok()) << answer.status();
+                    answered.Notify();
+                  }});
+    answered.WaitForNotification();
+    EXPECT_TRUE(Eventually([&] { return server.seen().ended_streams == i; }));
+    EXPECT_EQ(server.seen().streams, i);
+  }
+}
+
 TEST(ClientStreamTest, DestructionCancelsAndEveryCallbackIsCalledOnce) {
   Gate gate;
   FakeServer server(gate.Handler());
-  auto client = NewStreamingClient(server.address());
-  const Matrix a = RandomMatrix(2, 2);
-  std::atomic<int> cancelled = 0;
-  for (int i = 0; i < 8; ++i) {
-    client->SgemmAsync({.a = a.view(), .b = a.view()},
-                       [&](absl::StatusOr<SgemmAnswer> answer) {
-                         cancelled += absl::IsCancelled(answer.status());
-                       });
-  }
-  client.reset();
-  EXPECT_EQ(cancelled, 8);
+  EXPECT_EQ(CancelledByDestruction(NewStreamingClient(server.address()), 8), 8);
   gate.Open();
 }
 

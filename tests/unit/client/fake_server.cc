@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace gemmd {
 
 absl::Status FakeServer::Run(grpc::ServerContext& context,
@@ -59,6 +61,10 @@ grpc::Status FakeServer::SgemmStream(
     peers_.insert(context->peer());
     breaks = breaking_streams_-- > 0;
   }
+  const absl::Cleanup ended = [this] {
+    std::lock_guard<std::mutex> lock(mu_);
+    ++seen_.ended_streams;
+  };
   v1::SgemmStreamRequest item;
   while (stream->Read(&item)) {
     if (breaks) return ToGrpcStatus(absl::UnavailableError("broken"));

@@ -114,6 +114,7 @@ class FakeServer final : public v1::GemmService::Service {
   struct Seen {
     int uploads = 0;   // streams
     int streams = 0;   // of products
+    int ended_streams = 0;
     int streamed = 0;  // products on them
     int downloads = 0;
     int info_calls = 0;
