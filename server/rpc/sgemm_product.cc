@@ -1,13 +1,9 @@
 #include "server/rpc/sgemm_product.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/prepared_sgemm.h"
-#include "proto/error_details.h"
 #include "server/rpc/completion_loop.h"
-#include "server/rpc/placement.h"
 #include "server/rpc/sgemm_task.h"
 #include "server/rpc/shared_operands.h"
 
@@ -112,158 +108,16 @@ void SgemmProduct::EndTurn(bool applied) {
                                               plan_.output.matrix_id, applied);
 }
 
-// A copy is not worth the eviction of a matrix.
 void SgemmProduct::Place() {
-  if (absl::Status status = FindOperands(); !status.ok()) return End(status);
-  const MatrixStore& store = *environment_->dependencies.store;
-  const bool may_copy = store.used_bytes() < store.capacity_bytes() / 2;
-  const bool is_split_where_it_lies =
-      !parts_.empty() &&
-      std::all_of(parts_.begin(), parts_.end(), [this](const RowPart& part) {
-        return std::all_of(operands_.begin(), operands_.end(),
-                           [&](const auto& matrix) {
-                             return matrix->data(part.device) != nullptr;
-                           });
-      });
-  if (!may_copy && !is_split_where_it_lies) return PlaceOnOne();
-  PlaceOn(DeviceFor(may_copy));
-}
-
-// A split product keeps its parts, and with them its bits (I6).
-void SgemmProduct::PlaceOnOne() {
-  on_one_ = true;
-  const int device = DeviceFor(/*copies=*/false);
-  for (RowPart& part : parts_) part.device = device;
-  PlaceOn(device);
-}
-
-void SgemmProduct::OnNotPlaced(const absl::Status& why) {
-  const bool no_room = absl::IsResourceExhausted(why) ||
-                       absl::IsOutOfRange(why);  // one device has less than all
-  if (no_room && !on_one_) return PlaceOnOne();
-  End(why);
-}
-
-int SgemmProduct::DeviceFor(bool copies) const {
-  const RpcDependencies& dependencies = environment_->dependencies;
-  std::vector<double> outstanding;
-  for (const auto& device : dependencies.backend->devices()) {
-    outstanding.push_back(
-        dependencies.scheduler->outstanding(device->info().index));
-  }
-  return ChooseDevice(operands_, outstanding,
-                      environment_->next_device.fetch_add(1), copies);
-}
-
-void SgemmProduct::PlaceOn(int device) {
-  spec_.device = device;
-  if (plan_.output.place == OutputPlan::Place::kResident) {
-    if (absl::Status status = MakeRoomForOutput(); !status.ok()) {
-      return OnNotPlaced(status);
-    }
-  }
-  std::vector<int> devices;
-  for (const RowPart& part : parts_) devices.push_back(part.device);
-  if (devices.empty() || on_one_) devices.assign(1, device);
-  std::vector<std::pair<std::shared_ptr<StoredMatrix>, int>> apart;
-  for (const auto& matrix : operands_) {
-    for (const int to : devices) {
-      if (matrix->data(to) == nullptr) apart.emplace_back(matrix, to);
-    }
-  }
-  placing_ = 1 + static_cast<int>(apart.size());
-  for (auto& [matrix, to] : apart) {
-    environment_->dependencies.store->CopyTo(
-        std::move(matrix), to,
-        [this](absl::Status status) { OnPlaced(status); });
-  }
-  OnPlaced(absl::OkStatus());
-}
-
-void SgemmProduct::OnPlaced(const absl::Status& status) {
-  {
-    MutexLock lock(&mu_);
-    placing_error_.Update(status);
-  }
-  // acq_rel: the last one goes on with what all of them did.
-  if (placing_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-  absl::Status error;
-  {
-    MutexLock lock(&mu_);
-    error = std::exchange(placing_error_, absl::OkStatus());
-  }
-  if (error.ok()) {
-    if (parts_.empty()) KeepForms();
-    return Submit();
-  }
-  OnNotPlaced(error);
-}
-
-absl::Status SgemmProduct::FindOperands() {
-  absl::Status status = FindOperand("a", plan_.a, spec_.a);
-  if (status.ok()) status = FindOperand("b", plan_.b, spec_.b);
-  if (status.ok()) status = FindOperand("c", plan_.c, spec_.c);
-  return status;
-}
-
-// On its device, and for the rows that others make on theirs.
-absl::Status SgemmProduct::MakeRoomForOutput() {
-  MatrixStore& store = *environment_->dependencies.store;
-  // What an earlier try took.
-  spec_.output_resident.reset();
-  output_.reset();
-  for (RowPart& part : parts_) part.output.reset();
-  part_outputs_.clear();
-  absl::StatusOr<std::unique_ptr<PendingOutput>> output =
-      store.BeginOutput(client_, plan_.output.matrix_id, plan_.shape.m,
-                        plan_.shape.n, plan_.output.ttl, spec_.device);
-  if (!output.ok()) return output.status();
-  output_ = *std::move(output);
-  spec_.output_resident = output_->matrix();
-  for (RowPart& part : parts_) {
-    if (part.device == spec_.device) continue;
-    output = store.BeginOutput(client_, /*id=*/"", part.rows, plan_.shape.n,
-                               /*ttl=*/std::nullopt, part.device);
-    if (!output.ok()) return output.status();
-    part_outputs_.push_back(*std::move(output));  // never committed
-    part.output = part_outputs_.back()->matrix();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SgemmProduct::FindOperand(absl::string_view name,
-                                       const OperandPlan& plan,
-                                       TaskOperand& operand) {
-  if (plan.matrix_id.empty()) return absl::OkStatus();
-  absl::StatusOr<std::shared_ptr<StoredMatrix>> found =
-      environment_->dependencies.store->Find(client_, plan.matrix_id);
-  if (!found.ok()) return found.status();
-  const auto& matrix = operands_.emplace_back(*std::move(found));
-  if (static_cast<uint64_t>(matrix->rows()) != plan.rows ||
-      static_cast<uint64_t>(matrix->cols()) != plan.cols) {
-    return InvalidFieldError(
-        name, absl::StrCat(name, " is said to be ", plan.rows, " x ", plan.cols,
-                           "; the matrix ", plan.matrix_id, " is ",
-                           matrix->rows(), " x ", matrix->cols()));
-  }
-  operand.resident = matrix;
-  return absl::OkStatus();
-}
-
-void SgemmProduct::KeepForms() {
-  const PreparedSgemm* const prepared = kernel_->prepared();
-  const GemmShape& shape = spec_.shape;
-  if (prepared == nullptr ||
-      !prepared->UsesForms({.shape = shape, .alpha = spec_.alpha})) {
-    return;
-  }
-  const auto keep = [&](TaskOperand& operand, KDirection k) {
-    if (operand.resident == nullptr) return;
-    operand.form = environment_->dependencies.store->KeepForm(
-        client_, operand.resident, spec_.device, *prepared, k);
-  };
-  keep(spec_.a, KDirectionOfA(shape));
-  keep(spec_.b, KDirectionOfB(shape));
+  placing_.Begin({.environment = environment_,
+                  .client = &client_,
+                  .plan = &plan_,
+                  .spec = &spec_,
+                  .parts = &parts_},
+                 [this](const absl::Status& status) {
+                   if (!status.ok()) return End(status);
+                   Submit();
+                 });
 }
 
 // From a task's end on the product may be gone.
@@ -333,10 +187,7 @@ void SgemmProduct::OnTaskDone(TaskResult result) {
   }
   if (!result.status.ok()) return End(result.status);
   const MonotonicTime start = MonotonicClock::now();
-  if (output_ != nullptr) {
-    output_id_ = output_->id();
-    output_->Commit();
-  }
+  output_id_ = placing_.CommitOutput();
   const StageSeconds seconds = result.seconds;
   EncodedAnswer answer = EncodeSgemmAnswer(
       {.shape = plan_.shape,
@@ -357,9 +208,7 @@ void SgemmProduct::End(absl::StatusOr<EncodedAnswer> answer) {
   // What was held is free, and the next one has its turn, before the caller
   // hears of the end.
   spec_ = TaskSpec();
-  output_.reset();
-  part_outputs_.clear();
-  operands_.clear();
+  placing_.Release();
   ticket_ = Admission::Ticket();
   EndTurn(/*applied=*/answer.ok());
   Done done = std::move(done_);

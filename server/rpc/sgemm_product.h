@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,11 +13,11 @@
 #include "absl/status/statusor.h"
 #include "server/observe/event_log.h"
 #include "server/rpc/call_environment.h"
+#include "server/rpc/product_placing.h"
 #include "server/rpc/sgemm_encoder.h"
 #include "server/rpc/sgemm_fields.h"
 #include "server/rpc/sgemm_validation.h"
 #include "server/schedule/row_split.h"
-#include "server/store/matrix_store.h"
 #include "server/store/request_log.h"
 
 namespace gemmd {
@@ -79,24 +78,7 @@ class SgemmProduct {
   void OnTurn(RequestLog::Seen seen);
   void EndTurn(bool applied);
 
-  // Placing.
   void Place();
-  absl::Status FindOperands();
-  int DeviceFor(bool copies) const;
-  void PlaceOn(int device) ABSL_LOCKS_EXCLUDED(mu_);
-  // On the device that has most of the operands, where there is no room for
-  // more copies.
-  void PlaceOnOne() ABSL_LOCKS_EXCLUDED(mu_);
-  void OnNotPlaced(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status MakeRoomForOutput();
-  absl::Status FindOperand(absl::string_view name, const OperandPlan& plan,
-                           TaskOperand& operand);
-  void OnPlaced(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Forms of resident operands, for a kernel that makes such: without room for
-  // one, it is made for this product alone.
-  void KeepForms();
-
   void Submit() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status SubmitTask() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status SubmitParts() ABSL_LOCKS_EXCLUDED(mu_);
@@ -118,22 +100,17 @@ class SgemmProduct {
   TaskSpec spec_;  // until the task is made
   Done done_;
   bool has_turn_ = false;
-  std::string client_;  // of one with something resident
-  std::vector<std::shared_ptr<StoredMatrix>> operands_;  // resident ones
-  std::vector<RowPart> parts_;                           // of one that is split
-  bool on_one_ = false;  // placed for want of room, no other way is left
-  std::unique_ptr<PendingOutput> output_;
-  std::vector<std::unique_ptr<PendingOutput>> part_outputs_;
+  std::string client_;          // of one with something resident
+  std::vector<RowPart> parts_;  // of one that is split
+  ProductPlacing placing_;      // of one with something resident
   std::string output_id_;
   std::optional<EndedRequest::Run> run_;  // for the log
-  std::atomic<int> placing_{0};  // copies under way, and one for their start
 
   mutable Mutex mu_;
   // Not owners: a task that everybody has let go of ends, and so does this.
   std::weak_ptr<Task> task_ ABSL_GUARDED_BY(mu_);
   std::weak_ptr<RowSplit> split_ ABSL_GUARDED_BY(mu_);
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);  // not OK: by whom
-  absl::Status placing_error_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace gemmd
