@@ -1,5 +1,7 @@
 #include "server/rpc/sgemm_validation.h"
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "gemmd/v1/sgemm.pb.h"
 #include "proto/error_details.h"
@@ -208,9 +210,12 @@ absl::Status PlanMemory(const SgemmLimits& limits, SgemmPlan& plan) {
     if (!output_bytes.ok()) return output_bytes.status();
     plan.output_bytes = *output_bytes;
   } else if (!MatrixBytes(plan.shape.m, plan.shape.n, &bytes)) {
-    return absl::OutOfRangeError(
+    return LimitError(
+        "--matrix-store-bytes", std::numeric_limits<uint64_t>::max(),
         absl::StrCat("the product would hold ", plan.shape.m, " x ",
-                     plan.shape.n, " values of 4 bytes, more than any device"));
+                     plan.shape.n,
+                     " values of 4 bytes, more than any device or store "
+                     "(--matrix-store-bytes)"));
   }
   const auto place = [&](OperandPlan& operand) {
     if (operand.staged_bytes() == 0) return;

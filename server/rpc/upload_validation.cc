@@ -19,7 +19,8 @@ absl::Status CheckShape(const UploadHeaderFields& header) {
       bytes <= std::numeric_limits<int64_t>::max()) {
     return absl::OkStatus();
   }
-  return absl::OutOfRangeError(
+  return LimitError(
+      "--matrix-store-bytes", std::numeric_limits<int64_t>::max(),
       absl::StrCat("the matrix would hold ", header.rows, " x ", header.cols,
                    " values of 4 bytes, more than any store "
                    "(--matrix-store-bytes)"));

@@ -10,6 +10,7 @@
 #include "absl/strings/cord.h"
 #include "gemmd/v1/sgemm.pb.h"
 #include "google/rpc/error_details.pb.h"
+#include "proto/error_details.h"
 #include "server/rpc/sgemm_decoder.h"
 
 namespace gemmd {
@@ -415,6 +416,10 @@ TEST(SgemmValidationTest, AnAnswerWhoseSizeOverflowsIsOutOfRange) {
   request.mutable_a()->set_rows(uint64_t{1} << 40);
   request.mutable_b()->set_cols(uint64_t{1} << 40);
   EXPECT_EQ(Plan(request).status().code(), absl::StatusCode::kOutOfRange);
+  request.mutable_output()->mutable_resident();
+  const absl::Status resident = Plan(request, {.resident = true}).status();
+  EXPECT_EQ(resident.code(), absl::StatusCode::kOutOfRange) << resident;
+  EXPECT_EQ(ErrorReason(resident), "LIMIT_EXCEEDED");
 }
 
 }  // namespace

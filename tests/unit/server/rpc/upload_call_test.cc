@@ -171,19 +171,20 @@ TEST_F(UploadCallTest, BadHeadersNameTheirField) {
 
 TEST_F(UploadCallTest, WhatIsTooMuchIsOutOfRange) {
   using Header = v1::UploadHeader;
-  const auto code = [&](auto change) { return HeaderStatus(change).code(); };
-  constexpr auto kOutOfRange = absl::StatusCode::kOutOfRange;
-  EXPECT_EQ(code([](Header& h) {
-              h.mutable_ttl()->set_seconds(100LL * 365 * 24 * 3600);
-            }),
-            kOutOfRange);
+  // With the limit, as details.
+  const auto expect_too_much = [&](auto change) {
+    const absl::Status status = HeaderStatus(change);
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+    EXPECT_EQ(ErrorReason(status), "LIMIT_EXCEEDED") << status;
+  };
+  expect_too_much(
+      [](Header& h) { h.mutable_ttl()->set_seconds(100LL * 365 * 24 * 3600); });
   // Larger than the store; more than 2^64 bytes, which wraps to few.
-  EXPECT_EQ(code([](Header& h) { h.set_rows(kStoreBytes); }), kOutOfRange);
-  EXPECT_EQ(code([](Header& h) {
-              h.set_rows(uint64_t{1} << 62);
-              h.set_cols(uint64_t{1} << 62);
-            }),
-            kOutOfRange);
+  expect_too_much([](Header& h) { h.set_rows(kStoreBytes); });
+  expect_too_much([](Header& h) {
+    h.set_rows(uint64_t{1} << 62);
+    h.set_cols(uint64_t{1} << 62);
+  });
   ExpectNothingHeld();
 }
 
