@@ -2,9 +2,10 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
-#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/registry.h"
@@ -14,7 +15,6 @@
 #include "server/execute/memory_limit.h"
 #include "server/monotonic_time.h"
 #include "server/mutex.h"
-#include "server/observe/device_sampler.h"
 #include "server/observe/event_log.h"
 #include "server/observe/http_server.h"
 #include "server/observe/logging.h"
@@ -24,16 +24,16 @@
 #include "server/rpc/service.h"
 #include "server/schedule/admission.h"
 #include "server/schedule/batch_scheduler.h"
+#include "server/server_state.h"
 #include "server/start_log.h"
 #include "server/status_pages.h"
 #include "server/store/matrix_store.h"
 #include "server/store/request_log.h"
 #include "server/tune.h"
+#include "server/warm_up.h"
 
 namespace gemmd {
 namespace {
-
-constexpr absl::Duration kDeviceSampleInterval = absl::Seconds(2);
 
 class GemmServer : public Server,
                    private BatchObserver,
@@ -52,10 +52,7 @@ class GemmServer : public Server,
     return gemmd::ListeningLines(options_, grpc_port_, http_port_);
   }
 
-  void Wait() override {
-    MutexLock lock(&mu_);
-    while (state_ != State::kDraining) changed_.Wait(&mu_);
-  }
+  void Wait() override { state_.WaitForDrain(); }
 
   void RequestShutdown() override { BeginDrain(absl::OkStatus()); }
   void Reload(absl::string_view log_level) override;
@@ -63,21 +60,16 @@ class GemmServer : public Server,
   absl::Status Shutdown() override;
 
  private:
-  enum class State { kStarting, kServing, kDraining };
-
   absl::Status StartAccess();
   absl::Status StartHttp();
   void StartKernels();
   absl::Status StartDevices(BackendFactory make_backend);
   void StartStore();
-  void StartNvml(const std::vector<SampledDevice>& devices);
   absl::Status StartRpc();
 
   // Turns health to NOT_SERVING and wakes Wait. The first fault is kept.
   void BeginDrain(const absl::Status& fault);
-  std::string NotReadyReason();
   std::string RenderMetrics();
-  void WaitDrainDelay();
 
   void OnBatch(const Batch& batch, const BatchReport& report) override {
     metrics_->OnBatch(batch, report);
@@ -93,7 +85,7 @@ class GemmServer : public Server,
   }
   void OnRemoved(Removal why) override { store_metrics_->OnRemoved(why); }
   void OnDeviceFault(int device, const absl::Status& status) override;
-  void OnPortLost();
+  void OnPortLost(const std::string& reason);
 
   // In the order of the wiring: each part uses those above it, and is taken
   // down before them.
@@ -112,11 +104,10 @@ class GemmServer : public Server,
   std::unique_ptr<BatchScheduler> scheduler_;
   std::unique_ptr<RpcServer> rpc_;
 
-  Mutex mu_;
-  CondVar changed_;
-  State state_ ABSL_GUARDED_BY(mu_) = State::kStarting;
+  ServerState state_;
+
+  Mutex mu_;  // held over a change of state_ and what is told of it
   bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status fault_ ABSL_GUARDED_BY(mu_);
 };
 
 absl::Status GemmServer::Start(BackendFactory make_backend) {
@@ -134,9 +125,7 @@ absl::Status GemmServer::Start(BackendFactory make_backend) {
   status = StartRpc();
   if (!status.ok()) return status;
   MutexLock lock(&mu_);
-  // A device may have failed already under the first requests.
-  if (state_ == State::kStarting) {
-    state_ = State::kServing;
+  if (state_.Serve()) {
     rpc_->SetServing(true);
     metrics_->SetReady(true);
   }
@@ -163,7 +152,7 @@ absl::Status GemmServer::StartHttp() {
   if (options_.http_listen.empty()) return absl::OkStatus();
   auto http = HttpServer::Start(
       options_.http_listen,
-      StatusPages([this] { return NotReadyReason(); },
+      StatusPages([this] { return state_.NotReadyReason(); },
                   options_.metrics ? [this] { return RenderMetrics(); }
                                    : std::function<std::string()>()));
   if (!http.ok()) return http.status();
@@ -198,15 +187,8 @@ absl::Status GemmServer::StartDevices(BackendFactory make_backend) {
   // Not before, so that a start that is refused is one line.
   LogStarting();
   LogUnavailableKernels(*registry_);
-  std::vector<SampledDevice> sampled;
-  for (const auto& device : backend_->devices()) {
-    const MonotonicTime start = MonotonicClock::now();
-    if (absl::Status status = device->Warm(); !status.ok()) return status;
-    const DeviceInfo& info = device->info();
-    sampled.push_back({info.index, info.uuid});
-    metrics_->SetDevice(info, /*up=*/true);
-    LogDeviceReady(backend_->name(), info, MonotonicClock::now() - start);
-  }
+  status = WarmDevices(*backend_, *metrics_);
+  if (!status.ok()) return status;
   // Rendered while HTTP is up, which goes before both.
   metrics_->AddMemory(
       "gemmd_held",
@@ -217,21 +199,8 @@ absl::Status GemmServer::StartDevices(BackendFactory make_backend) {
       "gemmd_staging", "Staging memory taken",
       [staging = &backend_->staging()] { return staging->used_bytes(); },
       backend_->staging().capacity_bytes());
-  if (metrics_->enabled() && backend_->name() == "cuda") {
-    StartNvml(sampled);
-  }
+  SampleDevices(*backend_, *metrics_);
   return absl::OkStatus();
-}
-
-void GemmServer::StartNvml(const std::vector<SampledDevice>& devices) {
-  auto library = NvmlLibrary::Load();
-  if (!library.ok()) {
-    Log(LogLevel::kInfo, "no GPU samples: NVML is not available",
-        {{"reason", std::string(library.status().message())}});
-    return;
-  }
-  metrics_->AddSource(std::make_shared<DeviceSampler>(
-      *std::move(library), devices, kDeviceSampleInterval));
 }
 
 void GemmServer::StartStore() {
@@ -243,16 +212,17 @@ void GemmServer::StartStore() {
 absl::Status GemmServer::StartRpc() {
   scheduler_ = BatchScheduler::Create(SchedulerOptionsOf(options_),
                                       backend_->devices(), this);
-  auto rpc = RpcServer::Start(RpcOptionsOf(options_, ContainerMemoryLimit()),
-                              {.scheduler = scheduler_.get(),
-                               .backend = backend_.get(),
-                               .registry = &*registry_,
-                               .admission = &admission_,
-                               .metrics = metrics_.get(),
-                               .store = store_.get(),
-                               .request_log = request_log_.get(),
-                               .access = access_.get(),
-                               .port_lost = [this] { OnPortLost(); }});
+  auto rpc = RpcServer::Start(
+      RpcOptionsOf(options_, ContainerMemoryLimit()),
+      {.scheduler = scheduler_.get(),
+       .backend = backend_.get(),
+       .registry = &*registry_,
+       .admission = &admission_,
+       .metrics = metrics_.get(),
+       .store = store_.get(),
+       .request_log = request_log_.get(),
+       .access = access_.get(),
+       .port_lost = [this](const std::string& reason) { OnPortLost(reason); }});
   if (!rpc.ok()) return rpc.status();
   MutexLock lock(&mu_);
   rpc_ = *std::move(rpc);
@@ -262,27 +232,9 @@ absl::Status GemmServer::StartRpc() {
 
 void GemmServer::BeginDrain(const absl::Status& fault) {
   MutexLock lock(&mu_);
-  if (fault_.ok()) fault_ = fault;
-  state_ = State::kDraining;
+  state_.Drain(fault);
   if (rpc_ != nullptr && !shut_down_) rpc_->SetServing(false);
   if (metrics_ != nullptr) metrics_->SetReady(false);
-  changed_.SignalAll();
-}
-
-std::string GemmServer::NotReadyReason() {
-  MutexLock lock(&mu_);
-  switch (state_) {
-    case State::kStarting:
-      return "starting: devices are warming up";
-    case State::kServing:
-      return "";
-    case State::kDraining:
-      break;
-  }
-  if (fault_.ok()) return "draining: the server was asked to stop";
-  return absl::IsResourceExhausted(fault_)
-             ? "draining: the gRPC port takes no more connections"
-             : "draining: a device has failed";
 }
 
 std::string GemmServer::RenderMetrics() {
@@ -302,22 +254,14 @@ void GemmServer::OnDeviceFault(int device, const absl::Status& status) {
   BeginDrain(status);
 }
 
-void GemmServer::OnPortLost() {
-  const absl::Status lost = absl::ResourceExhaustedError(
-      "gRPC takes no more connections: there was no file descriptor left for "
-      "one (more are had with ulimit -Hn, or LimitNOFILE)");
+void GemmServer::OnPortLost(const std::string& reason) {
+  const bool descriptors = absl::StrContains(reason, "open files");
+  const absl::Status lost = absl::ResourceExhaustedError(absl::StrCat(
+      "gRPC takes no more connections, since one could not be accepted: ",
+      reason,
+      descriptors ? " (more are had with ulimit -Hn, or LimitNOFILE)" : ""));
   Log(LogLevel::kError, "port lost", {{"reason", std::string(lost.message())}});
   BeginDrain(lost);
-}
-
-// Time for clients to go elsewhere; after a fault there is nothing to wait for.
-void GemmServer::WaitDrainDelay() {
-  const MonotonicTime end =
-      MonotonicClock::now() + absl::ToChronoNanoseconds(options_.drain_delay);
-  MutexLock lock(&mu_);
-  while (fault_.ok() && MonotonicClock::now() < end) {
-    changed_.WaitUntil(&mu_, end);
-  }
 }
 
 void GemmServer::Reload(absl::string_view log_level) {
@@ -337,13 +281,15 @@ absl::Status GemmServer::Shutdown() {
   BeginDrain(absl::OkStatus());
   {
     MutexLock lock(&mu_);
-    if (std::exchange(shut_down_, true)) return fault_;
+    if (std::exchange(shut_down_, true)) return state_.fault();
   }
   if (rpc_ != nullptr) {
     Log(LogLevel::kInfo, "draining",
         {{"delay", absl::FormatDuration(options_.drain_delay)},
          {"timeout", absl::FormatDuration(options_.drain_timeout)}});
-    WaitDrainDelay();
+    // Time for clients to go elsewhere; after a fault nothing is waited for.
+    state_.WaitForFault(MonotonicClock::now() +
+                        absl::ToChronoNanoseconds(options_.drain_delay));
     const MonotonicTime deadline =
         MonotonicClock::now() +
         absl::ToChronoNanoseconds(options_.drain_timeout);
@@ -364,8 +310,7 @@ absl::Status GemmServer::Shutdown() {
     store_.reset();
     backend_.reset();
   }
-  MutexLock lock(&mu_);
-  return fault_;
+  return state_.fault();
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ class DeviceMatrixStore : public MatrixStore {
   using Incoming = std::map<Key, std::shared_ptr<IncomingMatrix>>;
 
   Device& device(int index) const { return *backend_.devices()[index]; }
+  static std::string MintId();
   absl::StatusOr<std::optional<MonotonicDuration>> CheckTtl(
       std::optional<absl::Duration> ttl) const;
 
