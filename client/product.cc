@@ -9,7 +9,6 @@
 #include "client/residence.h"
 #include "client/sgemm_wire.h"
 #include "client/transfer.h"
-#include "proto/error_details.h"
 
 namespace gemmd::client {
 namespace {
@@ -26,8 +25,6 @@ constexpr uint64_t kMessageRoom = 4096;
 // What is uploaded for one product lives so long if its client dies.
 constexpr absl::Duration kMinTemporaryTtl = absl::Minutes(5);
 constexpr absl::Duration kMaxTemporaryTtl = absl::Hours(1);
-constexpr char kRegionType[] = "gemmd.v1.SharedMemorySlice";
-constexpr char kMatrixType[] = "gemmd.v1.Matrix";
 // A product has three operands; more often than that, it is no accident.
 constexpr int kMaxRestores = 4;
 
@@ -162,23 +159,16 @@ uint64_t Product::LargestMessage() const {
 }
 
 grpc::ByteBuffer Product::Encode(LentMemory* lent) {
-  sent_.clear();
-  sent_regions_.clear();
+  sent_.Clear();
   for (const Operand* x : {&call_.a, &call_.b, &call_.c}) {
     if (x->residence() != nullptr) {
-      sent_.push_back({x->residence(), x->residence()->restored()});
+      sent_.Add(x->residence());
     } else {
-      NoteShared(x->view());
+      sent_.AddMemory(x->view(), session_->shared());
     }
   }
-  NoteShared(call_.output);
+  sent_.AddMemory(call_.output, session_->shared());
   return EncodeSgemm(call_, size_, session_->shared(), lent);
-}
-
-void Product::NoteShared(const MatrixView& x) {
-  const SharedPlace place = session_->shared().Find(x);
-  if (place.block == nullptr) return;
-  sent_regions_.push_back({place.block, place.block->region_id()});
 }
 
 absl::StatusOr<SgemmAnswer> Product::Decode(grpc::ByteBuffer response,
@@ -225,31 +215,9 @@ bool Product::MayRestore(const absl::Status& status) const {
   const bool missing =
       absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
   if (!missing || operation_->cancelled()) return false;
-  if (!MissingResource(status, kRegionType).empty()) {
-    return !sent_regions_.empty();
-  }
-  const std::string id = MissingResource(status, kMatrixType);
-  if (fetch_output_ && id == new_output_.id()) return true;
-  return std::any_of(sent_.begin(), sent_.end(), [&](const Sent& sent) {
-    return sent.residence->id() == id && sent.residence->source().has_value();
-  });
-}
-
-absl::Status Product::Restore(const absl::Status& missing) {
-  if (!MissingResource(missing, kRegionType).empty()) {
-    absl::Status status;
-    for (const SentRegion& sent : sent_regions_) {
-      if (status.ok()) status = sent.block->Renew(sent.region_id);
-    }
-    return status;
-  }
-  const std::string id = MissingResource(missing, kMatrixType);
-  for (const Sent& sent : sent_) {
-    if (sent.residence->id() != id) continue;
-    return sent.residence->Restore(*session_, sent.restored, operation_);
-  }
-  // The answer was lost between product and download: multiply again.
-  return absl::OkStatus();
+  // An answer that was lost between product and download is made again.
+  if (fetch_output_ && MissingMatrix(status) == new_output_.id()) return true;
+  return sent_.CanRestore(status);
 }
 
 absl::Status Product::MakeResident(Operand* operand) {
@@ -334,7 +302,7 @@ absl::StatusOr<SgemmAnswer> Product::Run(absl::Status failed) {
     }
     failed = absl::OkStatus();
     if (!MayRestore(status) || ++restores > kMaxRestores) return status;
-    status = Restore(status);
+    status = sent_.Restore(status, *session_, operation_);
     if (!status.ok()) return status;
   }
 }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +14,7 @@
 #include "client/lent_memory.h"
 #include "client/operation.h"
 #include "client/product_check.h"
+#include "client/sent_resources.h"
 #include "client/session.h"
 #include "client/sgemm_check.h"
 #include "gemmd/sgemm.h"
@@ -57,21 +57,10 @@ class Product {
   absl::StatusOr<SgemmAnswer> Run(absl::Status failed = absl::OkStatus());
 
  private:
-  // A try's operands on the server, and how often each had been restored.
-  struct Sent {
-    std::shared_ptr<Residence> residence;
-    int restored;
-  };
-
   // A handle of a matrix that the product makes on the server.
   ResidentMatrix NewMatrix(std::string id, int64_t rows, int64_t cols,
                            bool owned);
   absl::Duration TemporaryTtl() const;
-  // Likewise its shared memory, and the ids that were told.
-  struct SentRegion {
-    std::shared_ptr<SharedBlock> block;
-    std::string region_id;
-  };
 
   void DrawCheck();
   uint64_t InlineBytes(const Operand& x) const;
@@ -80,10 +69,8 @@ class Product {
   bool IsAnyShared() const;
   // C := alpha A B + beta C where C is shared memory: run twice, it adds twice.
   bool AddsToSharedMemory() const;
-  void NoteShared(const MatrixView& x);
   absl::Status Fit();
   absl::Status MakeResident(Operand* operand);
-  absl::Status Restore(const absl::Status& missing);
   absl::StatusOr<SgemmAnswer> SendOnce();
   absl::Status FetchAnswer(SgemmAnswer* answer);
   absl::Status Verify(SgemmAnswer* answer);
@@ -96,8 +83,7 @@ class Product {
   ResidentMatrix new_output_;
   bool fetch_output_ = false;  // new_output_ is for us, not for the caller
   std::optional<ProductCheck> check_;
-  std::vector<Sent> sent_;
-  std::vector<SentRegion> sent_regions_;
+  SentResources sent_;  // by the last try
 };
 
 }  // namespace gemmd::client

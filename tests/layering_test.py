@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "server/execute": ["server", "proto", "kernels"],
     "server/store": ["server", "proto", "kernels"],
     "server/observe": ["server", "kernels"],
-    "server/auth": ["server"],
+    "server/auth": ["server", "proto"],
     "tests": ["client", "gemmd", "kernels", "proto", "server", "tests"],
 }
 
