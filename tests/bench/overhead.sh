@@ -7,42 +7,20 @@
 #
 # Prints the three medians and the ratio; exits with 1 when it is over 1.15.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 n=${1:-1024}
 rounds=${2:-40}
-bin=${GEMMD_BUILD:-build/dev}/bin
 limit=1.15
 
-for program in gemmd gemmd_echo_server gemmd_overhead_client; do
-  [ -x "$bin/$program" ] || {
-    echo "$bin/$program is not built; run tests/run.sh first" >&2
-    exit 1
-  }
-done
-sockets=$(mktemp -d)
-pids=()
-cleanup() {
-  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  wait 2>/dev/null || true
-  rm -rf "$sockets"
-}
-trap cleanup EXIT
+# shellcheck source-path=SCRIPTDIR source=servers.sh
+. "$here/servers.sh"
+start_gemmd --unix-socket "$scratch/gemmd.sock"
+start_echo "unix:$scratch/echo.sock"
 
-"$bin/gemmd" --backend cpu --listen 127.0.0.1:0 --http-listen 127.0.0.1:0 \
-  --unix-socket "$sockets/gemmd" >"$sockets/gemmd.log" 2>&1 &
-pids+=($!)
-"$bin/gemmd_echo_server" "unix:$sockets/echo" >"$sockets/echo.log" 2>&1 &
-pids+=($!)
-for _ in $(seq 100); do
-  grep -q 'grpc listening' "$sockets/gemmd.log" &&
-    grep -q 'echo listening' "$sockets/echo.log" && break
-  sleep 0.1
-done
-
-result=$("$bin/gemmd_overhead_client" "unix:$sockets/gemmd" \
-  "unix:$sockets/echo" "$n" "$rounds") || {
-  cat "$sockets"/*.log >&2
+result=$("$bench/gemmd_overhead_client" "unix:$scratch/gemmd.sock" \
+  "unix:$scratch/echo.sock" "$n" "$rounds") || {
+  cat "$scratch/gemmd" "$scratch/echo" >&2
   exit 1
 }
 echo "$result"

@@ -1,7 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # What the scripts of this folder share; sourced by them, from a build
-# (build/dev) or from a bundle. Needs: $here, the script's folder; $backend,
-# $json, $command and the array flags before a server is started.
+# (build/dev) or from a bundle. Needs: $here, the script's folder.
 #
 # Environment: GEMMD_BUILD, the build's folder; GEMMD_SERVER, another program in
 # gemmd's place; GEMMD_ECHO_QUEUES (1).
@@ -33,6 +32,40 @@ stop_servers() {
 }
 trap 'stop_servers; rm -rf "$scratch"' EXIT
 
+# Of every script, as read_flags sets them: the backend, the file of write_rows,
+# what is left out, more flags for gemmd, and the command line.
+backend=cpu
+json=
+skip=" "
+flags=()
+command=${0##*/}
+
+# read_flags "NAME..." ARGUMENT...: reads --backend, --json, --skip (again and
+# again), and --NAME VALUE into the variable of that name; after -- come flags.
+read_flags() {
+  local names=" backend json $1 "
+  shift
+  command="${0##*/} $*"
+  while [ $# -gt 0 ]; do
+    if [ "$1" = -- ]; then
+      shift && break
+    elif [ "$1" = --skip ]; then
+      skip+="$2 "
+    elif [[ "$1" == --* && "$names" == *" ${1#--} "* ]]; then
+      printf -v "${1#--}" %s "$2"
+    else
+      echo "${0##*/}: unknown argument '$1'" >&2
+      exit 2
+    fi
+    shift 2
+  done
+  flags=("$@")
+}
+
+# Whether a part is not skipped; its argument on a GPU, else nothing.
+wanted() { [[ "$skip" != *" $1 "* ]]; }
+on_gpu() { if [ "$backend" = cuda ]; then echo "$1"; fi; }
+
 # wait_for FILE TEXT: its first line with TEXT, without it.
 wait_for() {
   for _ in $(seq 600); do
@@ -54,8 +87,15 @@ start_gemmd() {
   http=$(wait_for "$scratch/gemmd" "http listening on ")
 }
 
+# start_echo tcp|unix:PATH: tcp is a free port of loopback; sets echo.
 start_echo() {
   local port
+  if [ "$1" != tcp ]; then
+    "$bench/gemmd_echo_server" "$1" >"$scratch/echo" 2>&1 &
+    pids+=($!)
+    echo=$(wait_for "$scratch/echo" "echo listening on ")
+    return
+  fi
   for port in $(shuf -i 20000-60000 -n 20); do
     "$bench/gemmd_echo_server" "127.0.0.1:$port" "${GEMMD_ECHO_QUEUES:-1}" \
       >"$scratch/echo" 2>&1 &

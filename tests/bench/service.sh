@@ -18,33 +18,17 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-backend=cpu
-json=
-skip=" "
-command="service.sh $*"
-while [ $# -gt 0 ]; do
-  case $1 in
-    --backend) backend=$2 && shift 2 ;;
-    --json) json=$2 && shift 2 ;;
-    --skip) skip+="$2 " && shift 2 ;;
-    --) shift && break ;;
-    *) echo "service.sh: unknown argument '$1'" >&2 && exit 2 ;;
-  esac
-done
-flags=("$@")
-
 # shellcheck source-path=SCRIPTDIR source=servers.sh
 . "$here/servers.sh"
+read_flags "" "$@"
 
-wanted() { [[ "$skip" != *" $1 "* ]]; }
 load() { "$bench/gemmd_service_load" "$@"; }
 
-on_gpu() { if [ "$backend" = cuda ]; then echo "$1"; fi; }
 least=0.8
 [ "$backend" = cpu ] || least=0.85
 
 start_gemmd
-start_echo
+start_echo tcp
 
 if wanted idle; then
   ticks() { awk '{ print $14 + $15 }' "/proc/$gemmd_pid/stat"; }
@@ -93,7 +77,7 @@ stop_servers
 if wanted rows; then
   for batch in 64 1; do
     start_gemmd --max-batch-requests "$batch"
-    start_echo
+    start_echo tcp
     IFS=$'\t' read -r name unit rate compared < <(load rows "$gemmd" "$echo")
     [ "$batch" = 1 ] ||
       row "$name" "$unit" "$rate" "$compared" "raw echo" "$(on_gpu ">= 0.8")"

@@ -23,34 +23,14 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-backend=cpu
-json=
-skip=" "
+# shellcheck source-path=SCRIPTDIR source=servers.sh
+. "$here/servers.sh"
 seconds=3
 shape=2048
 order=32768
 stress=30
-command="two_devices.sh $*"
-while [ $# -gt 0 ]; do
-  case $1 in
-    --backend) backend=$2 && shift 2 ;;
-    --json) json=$2 && shift 2 ;;
-    --seconds) seconds=$2 && shift 2 ;;
-    --shape) shape=$2 && shift 2 ;;
-    --order) order=$2 && shift 2 ;;
-    --stress) stress=$2 && shift 2 ;;
-    --skip) skip+="$2 " && shift 2 ;;
-    --) shift && break ;;
-    *) echo "two_devices.sh: unknown argument '$1'" >&2 && exit 2 ;;
-  esac
-done
-flags=("$@")
+read_flags "seconds shape order stress" "$@"
 
-# shellcheck source-path=SCRIPTDIR source=servers.sh
-. "$here/servers.sh"
-
-wanted() { [[ "$skip" != *" $1 "* ]]; }
-on_gpu() { if [ "$backend" = cuda ]; then echo "$1"; fi; }
 failed=0
 fail() {
   echo "FAILED: $*" >&2
