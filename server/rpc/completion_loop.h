@@ -46,12 +46,12 @@ class CompletionLoop {
   // `idle`, if any, is called on the polling thread when a completion has asked
   // for it and no other one is ready. With `looks_ahead` the thread takes the
   // next completion, if one is ready, before it runs one, which then knows of
-  // it (ThreadHasMore): what can be done elsewhere is not done here. Without,
-  // where there is no core for another thread, it never has more.
+  // it (ThreadHasMore): what can be done elsewhere is not done here. Without it
+  // never says that it has more.
   explicit CompletionLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue,
                           MonotonicDuration busy_poll = {},
                           std::function<void()> idle = nullptr,
-                          bool looks_ahead = HasSpareCores());
+                          bool looks_ahead = false);
 
   // Shuts the queue down and joins. Needs: the server is shut down and nothing
   // will be posted any more; gRPC ends the process over a late operation.
@@ -61,11 +61,6 @@ class CompletionLoop {
 
   // Starts polling; once, after the server has started.
   void Start();
-
-  // More than this thread and a client's, or the worker's, keep busy.
-  static bool HasSpareCores() {
-    return std::thread::hardware_concurrency() > 2;
-  }
 
   // On the polling thread of a loop with `idle`: asks that it be called once no
   // more completions are ready, and true. Elsewhere false.

@@ -94,6 +94,14 @@ absl::Status CheckOptions(const RpcOptions& options) {
   return absl::OkStatus();
 }
 
+// Whether a polling thread that has more to do does well to leave products to
+// another: a device that computes on the host's cores, and more of them than
+// this thread and a client's, or the device's, keep busy. Looking costs.
+bool MayHandOver(const RpcDependencies& dependencies) {
+  return dependencies.backend->kernel_space() == MemorySpace::kHost &&
+         std::thread::hardware_concurrency() > 2;
+}
+
 int CopyThreads(const RpcOptions& options) {
   if (options.copy_threads > 0) return options.copy_threads;
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2,
@@ -221,7 +229,8 @@ absl::Status RpcServerImpl::Open() {
         absl::ToChronoNanoseconds(options.busy_poll),
         [scheduler = environment_.dependencies.scheduler] {
           scheduler->Release();
-        }));
+        },
+        MayHandOver(environment_.dependencies)));
   }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
