@@ -65,7 +65,9 @@ class Call {
 
   // The client or the deadline has ended the call before its Finish: `why` is
   // CANCELLED or DEADLINE_EXCEEDED. On the polling thread; Finish must still be
-  // posted, now or later.
+  // posted, now or later. Comes also after a Finish that the client does not
+  // hear of: what posts a Finish must know of each other, since a second one
+  // ends the process.
   virtual void Cancelled(const absl::Status& why) {}
 
   // Adds what the log should tell of the call. After its end, on the polling

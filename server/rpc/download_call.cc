@@ -89,10 +89,7 @@ class DownloadCall final : public Call {
 };
 
 void DownloadCall::Begin() {
-  if (absl::Status status = Prepare(); !status.ok()) {
-    writer_.Finish(End(status), finish_tag());
-    return;
-  }
+  if (absl::Status status = Prepare(); !status.ok()) return Stop(status);
   WriteHeader();
   GoOn();
 }

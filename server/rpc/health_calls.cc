@@ -76,9 +76,7 @@ class WatchCall final : public Call, private HealthWatcher {
 
   void Begin() override {
     const auto request_message = FromRaw<HealthCheckRequest>(&request_);
-    if (!request_message.ok()) {
-      return writer_.Finish(End(request_message.status()), finish_tag());
-    }
+    if (!request_message.ok()) return Close(request_message.status());
     environment().health.Watch(request_message->service(), this);
   }
 
