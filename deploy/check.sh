@@ -5,8 +5,9 @@
 #
 #   bash deploy/check.sh [PART...]     all, or those named: see the list below
 #
-# As root for the parts `image` and `cuda_image`. What it installs from npm goes
-# below build/.
+# As root, or as a user who may use sudo: Debian packages that are missing are
+# installed first. The images need root and are left out of all without it. What
+# npm brings goes below build/.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . deploy/step.sh
@@ -30,7 +31,21 @@ build() {
 
 alerts() {
   promtool check rules $monitoring/rules/*.yaml &&
-    promtool test rules $monitoring/tests/*_test.yaml
+    promtool test rules $monitoring/tests/*_test.yaml &&
+    runbook_names_flags
+}
+
+# The flags that the runbook tells to set.
+runbook_names_flags() {
+  local flags flag known unknown=0
+  known=$(build/dev/bin/gemmd --help)
+  mapfile -t flags < <(grep -oE '`--[a-z-]+' $monitoring/README.md | tr -d '`')
+  for flag in "${flags[@]}"; do
+    grep -qw -- "$flag" <<<"$known" || {
+      echo "the runbook names $flag, which is no flag of gemmd" && unknown=1
+    }
+  done
+  return $unknown
 }
 
 dashboards() {
@@ -57,7 +72,8 @@ kustomize_build() { # FOLDER
 manifests() {
   local to=$work/manifests overlay
   rm -rf "$to" && mkdir -p "$to" || return 1
-  /usr/bin/python3 $monitoring/make_rule_objects.py --check || return 1
+  /usr/bin/python3 $monitoring/make_rule_objects.py --check &&
+    one_version || return 1
   for overlay in deploy/kubernetes/overlays/*/; do
     kustomize_build "$overlay" >"$to/$(basename "$overlay").yaml" || {
       echo "kubectl 1.27 or kustomize 5, or newer, is needed to build $overlay"
@@ -68,6 +84,19 @@ manifests() {
     node deploy/types/check.mjs $work/types "$to"/*.yaml &&
     /usr/bin/python3 deploy/kubernetes/check_manifests.py "$to"/*.yaml &&
     read_by_gemmd
+}
+
+# The version is the project's wherever it is written.
+one_version() {
+  local version file
+  version=$(sed -n 's/^project(gemmd VERSION \([0-9.]*\) .*/\1/p' CMakeLists.txt)
+  for file in deploy/docker/Dockerfile.{cpu,cuda} \
+    deploy/kubernetes/base/kustomization.yaml; do
+    grep -qE "(^ARG VERSION=|/version: )$version\$" "$file" || {
+      echo "$file has another version than CMakeLists.txt, $version"
+      return 1
+    }
+  done
 }
 
 # gemmd starts with the flags that the manifests give it, its ports apart.
@@ -83,7 +112,24 @@ read_by_gemmd() {
 compose() {
   promtool check config --syntax-only deploy/docker/prometheus.yml &&
     npm_packages deploy/types &&
-    node deploy/types/check_compose.mjs $work/types deploy/docker/compose*.yaml
+    node deploy/types/check_compose.mjs $work/types deploy/docker/compose*.yaml &&
+    variables_are_flags
+}
+
+# A variable of the environment that is misspelt is read by nobody, so nobody
+# says so: each that is named in deploy/ is a flag of gemmd or one of gemmctl's.
+variables_are_flags() {
+  local variables variable flag known unknown=0
+  known=$(build/dev/bin/gemmd --help && build/dev/bin/gemmctl --help)
+  mapfile -t variables < <(grep -rhowE 'GEMMD_[A-Z_]+' \
+    deploy/docker deploy/kubernetes SECURITY.md | sort -u)
+  for variable in "${variables[@]}"; do
+    flag=$(tr 'A-Z_' 'a-z-' <<<"${variable#GEMMD_}")
+    grep -qwE -- "--$flag|$variable" <<<"$known" || {
+      echo "$variable is no variable of gemmd or gemmctl" && unknown=1
+    }
+  done
+  return $unknown
 }
 
 image() {
@@ -105,7 +151,14 @@ declare -A titles=(
   [live]="Every panel and rule against a server"
 )
 parts=("$@")
-[ $# -gt 0 ] || parts=(image alerts dashboards manifests compose live)
+if [ $# -eq 0 ]; then
+  parts=(alerts dashboards manifests compose live)
+  if [ "$(id -u)" -eq 0 ]; then
+    parts=(image "${parts[@]}")
+  else
+    echo "left out, for it needs root: ${titles[image]}"
+  fi
+fi
 passed=0 failed=0
 count() { # STATUS
   if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
@@ -122,6 +175,7 @@ await_image() {
   cat "$work/image_step"
 }
 
+step "Installing what is missing" bash deploy/install_deps.sh --ci || exit 1
 step "Building gemmd and gemmctl" build || exit 1
 for part in "${parts[@]}"; do
   title=${titles[$part]:?no part is named $part}

@@ -105,7 +105,7 @@ unpack() {
     .process.terminal = false
     | .process.args = $args
     | .process.env = $env + ["GEMMD_UNIX_SOCKET=/run/gemmd/socket",
-                             "GEMMD_MAX_INLINE_BYTES=64MiB", "GEMMD_BACKEND=cpu"]
+                             "GEMMD_MAX_INLINE_BYTES=64MiB"]
     | .process.user = {uid: 65532, gid: 65532}
     | .process.capabilities = {}
     | .process.noNewPrivileges = true
@@ -144,11 +144,20 @@ run() {
   fail "not healthy: $(cat "$work/gemmd.log")"
 }
 
-# Without a GPU it serves, and says what it lacks.
-check_why_no_cuda() {
+# Without a GPU it serves on the CPU and says what it lacks; told to use one, it
+# refuses in one line.
+check_without_gpu() {
   [ "$flavour" = cuda ] || return 0
   grep 'kernels not available' "$work/gemmd.log" | grep -i driver ||
     fail "no word of CUDA: $(cat "$work/gemmd.log")"
+  grep 'device ready backend=cpu' "$work/gemmd.log" ||
+    fail "not on the CPU: $(cat "$work/gemmd.log")"
+  local status=0
+  in_container /usr/local/bin/gemmd --backend cuda --listen 127.0.0.1:0 \
+    --http-listen= --unix-socket= >"$work/refusal.log" 2>&1 || status=$?
+  cat "$work/refusal.log"
+  [ "$status" -eq 1 ] || fail "exit code $status with --backend cuda"
+  [ "$(wc -l <"$work/refusal.log")" -eq 1 ] || fail "not one line"
 }
 
 check_restrictions() {
@@ -191,7 +200,7 @@ if [ "${1:-}" != --built ]; then
 fi
 say "its configuration" && check_config
 say "its files" && unpack && check_files
-say "running it" && run && check_restrictions && check_why_no_cuda
+say "running it" && run && check_restrictions && check_without_gpu
 say "multiplying through it" && multiply
 say "stopping it" && stop
 say "good"

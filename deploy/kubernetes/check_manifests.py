@@ -177,12 +177,22 @@ def one_pod_at_a_time_is_disrupted(o):
     assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+# Kinds that Kubernetes itself does not know must be known to whoever applies.
+def foreign_kinds_are_announced(o):
+    readme = (pathlib.Path(__file__).parent / "README.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| .* \|(.*)\|$", readme, re.M))
+    expected = rows[o.name].replace("the same", rows["gpu-operator"])
+    for group in {x["apiVersion"].split("/")[0] for x in o.objects}:
+        if "." in group and not group.endswith(".k8s.io"):
+            assert f"`{group}`" in expected, group
+
+
 RULES = [pod_security_restricted, rollout_needs_no_spare_device,
          autoscalers_own_the_number_of_pods, grace_covers_the_drain,
          ports_are_those_that_gemmd_listens_on, probes_have_names_of_their_own,
          tls_is_whole_or_absent, resources_are_bounded, two_messages_fit,
-         network_is_closed,
-         one_pod_at_a_time_is_disrupted]
+         network_is_closed, one_pod_at_a_time_is_disrupted,
+         foreign_kinds_are_announced]
 
 
 def main():

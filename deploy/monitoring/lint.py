@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """What dashboards and alerts must keep to: the rules of Grafana's
-dashboard-linter, and a section of the runbook for each alert.
+dashboard-linter, and a section of the runbook for each alert, which says what
+there is to say and names only panels and series that exist.
 
     deploy/monitoring/lint.py
 """
@@ -20,6 +21,8 @@ RATED = re.compile(
 # The page that an alert links to, wherever it is published.
 RUNBOOK = re.compile(r"https://[^\s#]+")
 SEVERITIES = {"critical", "warning", "info"}
+# Quoted in the runbook, and no panel.
+ELSEWHERE = {"XID Errors"}
 
 
 def lint_variables(board):
@@ -83,10 +86,29 @@ def lint_dashboard(board):
             yield f"{panel['title']}: {problem}"
 
 
-def lint_alerts():
+def lint_runbook(sections, boards):
+    panels = {panel["title"] for board in boards for panel in board["panels"]}
+    panels |= {board["title"] for board in boards}
+    series = (HERE / "tests/h200_metrics.txt").read_text()
+    for name, text in sections.items():
+        parts = re.findall(r"^\*\*(.*?)\.?\*\*", text, re.M)
+        if parts != ["Means", "Look at", "Do"]:
+            yield f"runbook, {name}: its parts are {', '.join(parts)}"
+        # Words in quotes with a capital are panels; others are lines of the log.
+        for title in re.findall(r'"((?:[A-Z]|p\d)[^"]*)"', text):
+            if re.sub(r"\s+", " ", title) not in panels | ELSEWHERE:
+                yield f"runbook, {name}: no panel is named {title}"
+        for metric in re.findall(r"`((?:gemmd|grpc)_\w+)`", text):
+            if not re.search(rf"^{metric}\b", series, re.M):
+                yield f"runbook, {name}: no series is named {metric}"
+
+
+def lint_alerts(boards):
     runbook = (HERE / "README.md").read_text()
-    sections = {title.lower() for title in
-                re.findall(r"^### (\w+)$", runbook, re.M)}
+    titles = re.split(r"^### (\w+)$", runbook, flags=re.M)[1:]
+    texts = dict(zip(titles[::2], titles[1::2]))
+    yield from lint_runbook(texts, boards)
+    sections = {title.lower() for title in texts}
     groups = yaml.safe_load((HERE / "rules/alerts.yaml").read_text())["groups"]
     tests = (HERE / "tests/alerts_test.yaml").read_text()
     names, pages = set(), set()
@@ -112,10 +134,11 @@ def lint_alerts():
 
 
 def main():
-    problems = list(lint_alerts())
-    for path in sorted((HERE / "dashboards").glob("*.json")):
-        board = json.loads(path.read_text())
-        problems += [f"{path.name}: {p}" for p in lint_dashboard(board)]
+    boards = {path.name: json.loads(path.read_text())
+              for path in sorted((HERE / "dashboards").glob("*.json"))}
+    problems = list(lint_alerts(boards.values()))
+    for name, board in boards.items():
+        problems += [f"{name}: {p}" for p in lint_dashboard(board)]
     print("\n".join(problems) or "nothing to say")
     return bool(problems)
 
