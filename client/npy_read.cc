@@ -157,7 +157,8 @@ void SwapBytes(Matrix* matrix) {
 }  // namespace
 
 absl::StatusOr<NpyMatrix> ReadNpy(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe would have it wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     if (errno == ENOENT) {
       return absl::NotFoundError(absl::StrCat(path, ": no such file"));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <limits>
 #include <string>
@@ -92,6 +93,12 @@ TEST_F(NpyTest, MissingFile) {
 
 TEST_F(NpyTest, Directory) {
   ExpectRefused(ReadNpy(directory_), directory_, {"directory"});
+}
+
+TEST_F(NpyTest, APipeIsNotWaitedFor) {
+  const std::string path = Path("pipe.npy");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  ExpectRefused(ReadNpy(path), path, {"no regular file"});
 }
 
 TEST_F(NpyTest, EmptyFile) {
