@@ -80,15 +80,15 @@ std::vector<OptionFlag> MakeFlags() {
                   "plaintext; empty: nowhere"),
       BoolFlag("insecure", "", &O::insecure,
                "Allow plaintext gRPC on an address beyond loopback"),
-      TextFlag("tls-cert", "FILE", &O::tls_cert,
-               "The server's certificate chain (PEM), for TLS on --listen; "
-               "followed while the server runs, as the two below"),
-      TextFlag("tls-key", "FILE", &O::tls_key, "Its private key (PEM)"),
-      TextFlag("tls-client-ca", "FILE", &O::tls_client_ca,
-               "Roots (PEM) of client certificates, which are then required"),
-      TextFlag("auth-token-file", "FILE", &O::auth_token_file,
-               "Who may call: a line \"NAME ROLES CREDENTIAL\" each (see "
-               "SECURITY.md); read anew on SIGHUP"),
+      GuardFlag("tls-cert", &O::tls_cert,
+                "The server's certificate chain (PEM), for TLS on --listen; "
+                "followed while the server runs, as the two below"),
+      GuardFlag("tls-key", &O::tls_key, "Its private key (PEM)"),
+      GuardFlag("tls-client-ca", &O::tls_client_ca,
+                "Roots (PEM) of client certificates, which are then required"),
+      GuardFlag("auth-token-file", &O::auth_token_file,
+                "Who may call: a line \"NAME ROLES CREDENTIAL\" each (see "
+                "SECURITY.md); read anew on SIGHUP"),
       ChoiceFlag("backend", &O::backend, {"auto", "cpu", "cuda"},
                  "What multiplies; auto takes CUDA where a device answers"),
       {"devices", "all|LIST", "CUDA devices to use, as 0,1", "all", SetDevices,

@@ -52,6 +52,18 @@ OptionFlag TextFlag(const char* name, const char* value_name,
           }};
 }
 
+OptionFlag GuardFlag(const char* name, std::string ServerOptions::*field,
+                     const char* help) {
+  OptionFlag flag = TextFlag(name, "FILE", field, help);
+  flag.set = [=](absl::string_view value, ServerOptions* options) {
+    options->*field = std::string(value);
+    return value.empty()
+               ? BadValue(value, "a file; to go without, leave it out")
+               : absl::OkStatus();
+  };
+  return flag;
+}
+
 OptionFlag AddressFlag(const char* name, std::string ServerOptions::*field,
                        const char* help) {
   OptionFlag flag = TextFlag(name, "HOST:PORT", field, help);

@@ -24,6 +24,11 @@ inline constexpr size_t kTiB = kGiB * 1024;
 OptionFlag TextFlag(const char* name, const char* value_name,
                     std::string ServerOptions::*field, const char* help);
 
+// A file that guards the server: not empty where it is given, since a variable
+// that somebody forgot to set would leave the server open without a word.
+OptionFlag GuardFlag(const char* name, std::string ServerOptions::*field,
+                     const char* help);
+
 // HOST:PORT, or empty.
 OptionFlag AddressFlag(const char* name, std::string ServerOptions::*field,
                        const char* help);

@@ -30,13 +30,28 @@ MonotonicTime Call::Deadline() const {
 
 absl::StatusOr<std::string> Call::Admit(Role wanted) {
   const AccessFile* const file = environment_->dependencies.access;
-  const auto access = file == nullptr ? nullptr : file->Get();
-  absl::StatusOr<Caller> caller = IdentifyCaller(context_, access.get());
+  if (file != nullptr) access_ = file->Get();
+  absl::StatusOr<Caller> caller = IdentifyCaller(context_, access_.get());
   if (!caller.ok()) return caller.status();
   client_ = std::move(caller->client);
   absl::Status allowed = CheckRole(client_, caller->roles, wanted);
   if (!allowed.ok()) return allowed;
   return client_;
+}
+
+absl::Status Call::AdmitAgain(Role wanted) {
+  const AccessFile* const file = environment_->dependencies.access;
+  if (file == nullptr) return absl::OkStatus();
+  auto access = file->Get();
+  if (access == access_) return absl::OkStatus();
+  access_ = std::move(access);
+  const absl::StatusOr<Caller> caller = IdentifyCaller(context_, access_.get());
+  if (!caller.ok()) return caller.status();
+  if (caller->client != client_) {
+    return absl::UnauthenticatedError(
+        "the credentials of this call are another client's by now; call again");
+  }
+  return CheckRole(client_, caller->roles, wanted);
 }
 
 grpc::Status Call::End(const absl::Status& status, size_t answer_bytes) {

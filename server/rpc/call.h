@@ -14,10 +14,12 @@
 #include <grpcpp/server_context.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/auth/access_list.h"
 #include "server/auth/roles.h"
 #include "server/monotonic_time.h"
 #include "server/observe/event_log.h"
@@ -79,6 +81,11 @@ class Call {
   // for a malformed identity.
   absl::StatusOr<std::string> Admit(Role wanted);
 
+  // For a call that goes on: whether they still may, by the access list as it
+  // is now. The errors of Admit, and UNAUTHENTICATED where the credentials have
+  // become another client's. Not by two threads at once.
+  absl::Status AdmitAgain(Role wanted);
+
   // What Admit said; empty before.
   const std::string& client() const { return client_; }
 
@@ -112,6 +119,7 @@ class Call {
   bool awaited_ = false;  // by a drain; set at the arrival
   size_t request_bytes_ = 0;
   std::string client_;
+  std::shared_ptr<const AccessList> access_;  // by which it was admitted
   // Written by End, read when its Finish has come through the queue.
   absl::Status status_;
   grpc::StatusCode code_ = grpc::StatusCode::OK;

@@ -118,6 +118,11 @@ void StreamCall::Begin() {
 }
 
 void StreamCall::OnRead(bool ok) {
+  // A stream may outlive what let its client in.
+  if (absl::Status still = ok ? AdmitAgain(Role::kCompute) : absl::OkStatus();
+      !still.ok()) {
+    Stop(still, /*drop=*/false);
+  }
   StreamItemPtr item;
   {
     MutexLock lock(&mu_);

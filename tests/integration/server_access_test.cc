@@ -320,5 +320,30 @@ TEST_F(ServerAccessTest, ReadsItsTokensAnewAndKeepsThemWhenTheyAreBad) {
   EXPECT_TRUE(Multiply(server.channel(), kWatcher).ok());
 }
 
+TEST_F(ServerAccessTest, AnOpenStreamEndsWithTheNameOfItsClient) {
+  RunningServer server(TokenOptions());
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", absl::StrCat("Bearer ", kTrainer));
+  const auto stream = server.gemm().SgemmStream(&context);
+  const auto multiply = [&](uint64_t sequence) {
+    v1::SgemmStreamRequest item;
+    item.set_sequence(sequence);
+    *item.mutable_request() = RandomRequest(5, 6, 7, sequence);
+    v1::SgemmStreamResponse answer;
+    return stream->Write(item) && stream->Read(&answer) &&
+           answer.sequence() == sequence && answer.has_response();
+  };
+  EXPECT_TRUE(multiply(1));
+  // Read anew, with the same name in it.
+  WriteTestFile("access", AccessFileText() + "# the same\n");
+  server->Reload("error");
+  EXPECT_TRUE(multiply(2));
+  WriteTestFile("access", absl::StrCat("watcher compute sha256:", kSalt, ":",
+                                       kWatcherHash, "\n"));
+  server->Reload("error");
+  EXPECT_FALSE(multiply(3));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
 }  // namespace
 }  // namespace gemmd

@@ -57,10 +57,12 @@ const FlagCase kCases[] = {
     {"http-listen", "127.0.0.1:1", "", "here:http", "want HOST:PORT",
      GET(http_listen)},
     {"insecure", "true", "off", "maybe", "one of on, off", GET(insecure)},
-    {"tls-cert", "/run/a", "/run/b", nullptr, "", GET(tls_cert)},
-    {"tls-key", "/run/a", "/run/b", nullptr, "", GET(tls_key)},
-    {"tls-client-ca", "/run/a", "/run/b", nullptr, "", GET(tls_client_ca)},
-    {"auth-token-file", "/run/a", "/run/b", nullptr, "", GET(auth_token_file)},
+    {"tls-cert", "/run/a", "/run/b", "", "leave it out", GET(tls_cert)},
+    {"tls-key", "/run/a", "/run/b", "", "leave it out", GET(tls_key)},
+    {"tls-client-ca", "/run/a", "/run/b", "", "leave it out",
+     GET(tls_client_ca)},
+    {"auth-token-file", "/run/a", "/run/b", "", "leave it out",
+     GET(auth_token_file)},
     {"backend", "cpu", "cuda", "tpu", "one of auto, cpu, cuda", GET(backend)},
     {"devices", "0,1", "all", "0,x", "\"all\" or device numbers", GET(devices)},
     {"kernel", "naive", "auto", nullptr, "", GET(kernel)},
@@ -220,6 +222,7 @@ TEST_F(OptionsTest, DefaultsAreThoseOfTheStruct) {
   }
   // And those that --help shows can be written as shown.
   for (const OptionFlag& flag : OptionFlags()) {
+    if (flag.default_text.empty()) continue;  // --help shows none
     ServerOptions options;
     EXPECT_TRUE(flag.set(flag.default_text, &options).ok()) << flag.name;
   }
