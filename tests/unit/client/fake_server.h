@@ -112,8 +112,8 @@ class FakeServer final : public v1::GemmService::Service {
 
   // What came over the wire, of all calls.
   struct Seen {
-    int uploads = 0;   // streams
-    int streams = 0;   // of products
+    int uploads = 0;  // streams
+    int streams = 0;  // of products
     int ended_streams = 0;
     int streamed = 0;  // products on them
     int downloads = 0;
