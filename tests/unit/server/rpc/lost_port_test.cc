@@ -23,8 +23,10 @@ std::atomic<int> g_next_error{0};
 
 }  // namespace
 
-// gRPC's: a program's own goes before the C library's.
-extern "C" int accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
+// The accept4 that gRPC calls: a program's own goes before the C library's.
+int AcceptOrFail(int fd, sockaddr* address, socklen_t* size,
+                 int flags) asm("accept4");
+int AcceptOrFail(int fd, sockaddr* address, socklen_t* size, int flags) {
   const int error = g_next_error.exchange(0);
   if (error == 0) {
     return static_cast<int>(syscall(SYS_accept4, fd, address, size, flags));
