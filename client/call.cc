@@ -1,6 +1,7 @@
 #include "client/call.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/random/random.h"
 #include "client/retry.h"
@@ -9,7 +10,8 @@
 
 namespace gemmd::client {
 
-Call::Attempt::Attempt(Connection* to) : connection(to) {
+Call::Attempt::Attempt(std::shared_ptr<Connection> to)
+    : connection(std::move(to)) {
   connection->in_flight.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -71,10 +71,10 @@ class Call {
  private:
   // One time that the request is sent.
   struct Attempt {
-    explicit Attempt(Connection* to);
+    explicit Attempt(std::shared_ptr<Connection> to);
     ~Attempt();
 
-    Connection* const connection;
+    const std::shared_ptr<Connection> connection;
     grpc::ClientContext context;
     std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader;
     grpc::ByteBuffer response;

@@ -3,37 +3,31 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
-#include "gemmd/tls.h"
+#include <string>
+#include <vector>
 
 namespace gemmd::client {
 namespace {
 
-using Watcher = grpc::experimental::FileWatcherCertificateProvider;
-
-constexpr unsigned int kRefreshSeconds = 2;
-
-std::shared_ptr<Watcher> WatchFiles(const TlsOptions& tls) {
-  if (tls.certificate.empty()) {
-    return std::make_shared<Watcher>(tls.root_certificates, kRefreshSeconds);
-  }
-  return std::make_shared<Watcher>(tls.key, tls.certificate,
-                                   tls.root_certificates, kRefreshSeconds);
-}
+using Certificates = grpc::experimental::StaticDataCertificateProvider;
 
 }  // namespace
 
-std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
-    const ClientOptions& options) {
-  if (!options.tls.has_value()) return grpc::InsecureChannelCredentials();
-  const TlsOptions& tls = *options.tls;
-  if (tls.root_certificates.empty() && tls.certificate.empty()) {
-    return grpc::SslCredentials({});  // nothing to watch
+std::shared_ptr<grpc::ChannelCredentials> NewTlsCredentials(
+    const TlsContents& contents) {
+  const std::string& roots = contents.root_certificates;
+  if (roots.empty() && contents.certificate.empty()) {
+    return grpc::SslCredentials({});
   }
-  grpc::experimental::TlsChannelCredentialsOptions watched;
-  watched.set_certificate_provider(WatchFiles(tls));
-  if (!tls.root_certificates.empty()) watched.watch_root_certs();
-  if (!tls.certificate.empty()) watched.watch_identity_key_cert_pairs();
-  return grpc::experimental::TlsCredentials(watched);
+  std::vector<grpc::experimental::IdentityKeyCertPair> own;
+  if (!contents.certificate.empty()) {
+    own.push_back({contents.key, contents.certificate});
+  }
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(std::make_shared<Certificates>(roots, own));
+  if (!roots.empty()) options.watch_root_certs();
+  if (!own.empty()) options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
 }
 
 }  // namespace gemmd::client

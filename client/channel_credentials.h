@@ -1,4 +1,4 @@
-// What a connection speaks: plaintext, or TLS whose files are followed.
+// What a connection speaks: plaintext, or TLS.
 
 #pragma once
 
@@ -6,12 +6,13 @@
 
 #include <memory>
 
-#include "gemmd/client.h"
+#include "client/tls_files.h"
 
 namespace gemmd::client {
 
-// For all channels of one client. Needs: CheckOptions(options) is OK.
-std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(
-    const ClientOptions& options);
+// TLS with these roots, or the system's where there are none, and with this
+// certificate and key where there are such. Needs: what ReadTlsFiles gave.
+std::shared_ptr<grpc::ChannelCredentials> NewTlsCredentials(
+    const TlsContents& contents);
 
 }  // namespace gemmd::client

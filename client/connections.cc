@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "client/channel_credentials.h"
 #include "client/options_check.h"
 
@@ -74,53 +75,85 @@ absl::string_view Cause(absl::string_view message) {
 }  // namespace
 
 Connections::Connections(const ClientOptions& options)
-    : address_(options.address), tls_(options.tls) {
-  const auto credentials = NewChannelCredentials(options);
-  for (int i = 0; i < ConnectionCount(options); ++i) {
-    connections_.push_back(
-        std::make_unique<Connection>(NewChannel(options, credentials)));
+    : options_(options), size_(ConnectionCount(options)) {
+  if (options.tls.has_value()) {
+    tls_.emplace(*options.tls);
+  } else {
+    list_ = NewList(grpc::InsecureChannelCredentials());
   }
 }
 
-Connection* Connections::Choose() const {
-  Connection* chosen = connections_.front().get();
-  int fewest = chosen->in_flight.load(std::memory_order_relaxed);
-  for (const auto& connection : connections_) {
+std::shared_ptr<const Connections::List> Connections::NewList(
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) const {
+  auto list = std::make_shared<List>();
+  for (int i = 0; i < size_; ++i) {
+    list->push_back(
+        std::make_shared<Connection>(NewChannel(options_, credentials)));
+  }
+  return list;
+}
+
+std::shared_ptr<const Connections::List> Connections::Current() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (tls_.has_value()) {
+    if (tls_->Look(TlsRotation::Clock::now(), absl::Now())) {
+      list_ = NewList(NewTlsCredentials(tls_->current()));
+    } else if (list_ == nullptr) {
+      // Files that went bad since they were checked: without credentials gRPC's
+      // channels only fail.
+      list_ = NewList(nullptr);
+    }
+  }
+  return list_;
+}
+
+std::shared_ptr<Connection> Connections::Choose() const {
+  const std::shared_ptr<const List> list = Current();
+  const std::shared_ptr<Connection>* chosen = &list->front();
+  int fewest = (*chosen)->in_flight.load(std::memory_order_relaxed);
+  for (const auto& connection : *list) {
     const int in_flight = connection->in_flight.load(std::memory_order_relaxed);
     if (in_flight < fewest) {
-      chosen = connection.get();
+      chosen = &connection;
       fewest = in_flight;
     }
   }
-  return chosen;
+  return *chosen;
+}
+
+std::string Connections::TlsProblem() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (!tls_.has_value() || tls_->problem().empty()) return "";
+  return absl::StrCat(" (the client's files cannot be used as they are now: ",
+                      tls_->problem(), ")");
 }
 
 std::string Connections::NotConnected(absl::string_view message) const {
   const auto says = [message](absl::string_view words) {
     return absl::StrContains(message, words);
   };
-  if (tls_.has_value() && says("certificate verify failed")) {
+  if (options_.tls.has_value() && says("certificate verify failed")) {
     return absl::StrCat(
-        "the server at ", address_, " is not trusted: its certificate is not ",
-        tls_->root_certificates.empty()
+        "the server at ", address(), " is not trusted: its certificate is not ",
+        options_.tls->root_certificates.empty()
             ? "of a root that the system trusts"
-            : absl::StrCat("of the roots in ", tls_->root_certificates),
+            : absl::StrCat("of the roots in ", options_.tls->root_certificates),
         ", or has expired");
   }
   if (says("Hostname Verification Check failed")) {
-    return absl::StrCat("the certificate of the server at ", address_,
+    return absl::StrCat("the certificate of the server at ", address(),
                         " is made out to another name; say to which "
                         "(server_name), if it is the right one");
   }
   if (says("wrong version number")) {
-    return absl::StrCat(address_, " does not speak TLS");
+    return absl::StrCat(address(), " does not speak TLS");
   }
   if (says("Socket closed") || says("Connection reset") ||
       says("parsing HTTP/2")) {
     return Closed(message);
   }
   return absl::StrCat(
-      "no server at ", address_, " (", Cause(message),
+      "no server at ", address(), " (", Cause(message),
       "): check that gemmd runs and prints \"grpc listening on\" with this "
       "address");
 }
@@ -128,19 +161,20 @@ std::string Connections::NotConnected(absl::string_view message) const {
 // A server that stops and one that wants another kind of client end their
 // connections with the same words; but one that has ever answered took us.
 std::string Connections::Closed(absl::string_view message) const {
+  const std::shared_ptr<const List> list = Current();
   const bool answered =
-      std::any_of(connections_.begin(), connections_.end(), [](const auto& c) {
+      std::any_of(list->begin(), list->end(), [](const auto& c) {
         return c->answered.load(std::memory_order_relaxed);
       });
   if (answered) {
-    return absl::StrCat("the server at ", address_, " ended the connection (",
+    return absl::StrCat("the server at ", address(), " ended the connection (",
                         Cause(message), "), as one that stops or starts anew");
   }
   return absl::StrCat(
-      address_, " ended the connection before it answered (", Cause(message),
+      address(), " ended the connection before it answered (", Cause(message),
       "): it stops or starts anew, or it wants ",
-      tls_.has_value() ? "a client certificate of a root that it trusts"
-                       : "TLS");
+      options_.tls.has_value() ? "a client certificate of a root that it trusts"
+                               : "TLS");
 }
 
 absl::Status Connections::Explain(const absl::Status& status,
@@ -153,17 +187,18 @@ absl::Status Connections::Explain(const absl::Status& status,
   if (has_details) return status;
   if (absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("no answer from ", address_, " within ",
+        absl::StrCat("no answer from ", address(), " within ",
                      absl::FormatDuration(timeout)));
   }
   if (!absl::IsUnavailable(status)) return status;
   switch (used.channel->GetState(/*try_to_connect=*/false)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
     case GRPC_CHANNEL_CONNECTING:
-      return absl::UnavailableError(NotConnected(status.message()));
+      return absl::UnavailableError(
+          absl::StrCat(NotConnected(status.message()), TlsProblem()));
     default:
       return absl::UnavailableError(absl::StrCat(
-          address_, " is not available: ", Cause(status.message())));
+          address(), " is not available: ", Cause(status.message())));
   }
 }
 

@@ -4,9 +4,11 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/tls_rotation.h"
 #include "gemmd/client.h"
-#include "gemmd/tls.h"
 
 namespace gemmd::client {
 
@@ -30,20 +32,24 @@ struct Connection {
   std::atomic<bool> answered{false};  // once; a hint for the words of errors
 };
 
-// Thread-safety: const methods may be called from any thread at once.
+// New calls go over connections that were made with what the TLS files hold, as
+// far as all of it fits together (TlsRotation); where that has changed, calls
+// that had begun end on the connections of before.
+//
+// Thread-safe.
 class Connections {
  public:
   // Needs: CheckOptions(options) is OK. Connects to nothing yet.
   explicit Connections(const ClientOptions& options);
 
   // The one with the fewest calls in flight. Count a call there in and out.
-  Connection* Choose() const;
+  std::shared_ptr<Connection> Choose() const;
 
   // The i-th of size().
-  Connection* at(int i) const { return connections_[i].get(); }
+  std::shared_ptr<Connection> at(int i) const { return (*Current())[i]; }
 
-  const std::string& address() const { return address_; }
-  int size() const { return static_cast<int>(connections_.size()); }
+  const std::string& address() const { return options_.address; }
+  int size() const { return size_; }
 
   // `status`, with the words a user needs where gRPC's own are poor: no server
   // there or none that is trusted, a connection lost, no answer in time.
@@ -51,14 +57,25 @@ class Connections {
                        absl::Duration timeout) const;
 
  private:
+  using List = std::vector<std::shared_ptr<Connection>>;
+
+  // The connections for new calls.
+  std::shared_ptr<const List> Current() const;
+  std::shared_ptr<const List> NewList(
+      const std::shared_ptr<grpc::ChannelCredentials>& credentials) const;
+
   // Why no connection came about, in the words of gRPC and of ours.
   std::string NotConnected(absl::string_view message) const;
   // Likewise of one that the other side ended.
   std::string Closed(absl::string_view message) const;
+  std::string TlsProblem() const;
 
-  const std::string address_;
-  const std::optional<TlsOptions> tls_;
-  std::vector<std::unique_ptr<Connection>> connections_;
+  const ClientOptions options_;
+  const int size_;
+
+  mutable std::mutex mu_;
+  mutable std::optional<TlsRotation> tls_;    // guarded by mu_; or plaintext
+  mutable std::shared_ptr<const List> list_;  // guarded by mu_
 };
 
 }  // namespace gemmd::client

@@ -54,7 +54,7 @@ class MessageStream {
 
   const Session& session_;
   Operation* const operation_;
-  Connection* const connection_;
+  const std::shared_ptr<Connection> connection_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;

@@ -102,7 +102,7 @@ absl::Status CheckAccess(const ClientOptions& options) {
           "TLS is not for the unix socket ", options.address,
           ", which is plaintext and guarded by its folder; leave TLS out"));
     }
-    absl::Status status = CheckTlsFiles(*options.tls, absl::Now());
+    absl::Status status = ReadTlsFiles(*options.tls, absl::Now()).status();
     if (!status.ok()) return status;
   }
   const bool from_file = !options.token_file.empty();

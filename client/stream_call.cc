@@ -8,10 +8,13 @@
 
 namespace gemmd::client {
 
-StreamCall::StreamCall(const Connections& connections, Connection* connection,
+StreamCall::StreamCall(const Connections& connections,
+                       std::shared_ptr<Connection> connection,
                        const Identity& identity, grpc::CompletionQueue* queue,
                        absl::Time until)
-    : connections_(connections), connection_(connection), until_(until) {
+    : connections_(connections),
+      connection_(std::move(connection)),
+      until_(until) {
   identity.AddTo(&context_);
   stream_ = connection_->stub.PrepareCall(
       &context_, "/gemmd.v1.GemmService/SgemmStream", queue);

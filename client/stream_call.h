@@ -55,9 +55,9 @@ class StreamCall {
   };
 
   // On `connection`, one of `connections`. Takes items until `until`.
-  StreamCall(const Connections& connections, Connection* connection,
-             const Identity& identity, grpc::CompletionQueue* queue,
-             absl::Time until);
+  StreamCall(const Connections& connections,
+             std::shared_ptr<Connection> connection, const Identity& identity,
+             grpc::CompletionQueue* queue, absl::Time until);
 
   bool takes_items() const { return !sending_done_ && absl::Now() < until_; }
   // No event will come any more.
@@ -96,7 +96,7 @@ class StreamCall {
            std::vector<EndedItem>* ended);
 
   const Connections& connections_;
-  Connection* const connection_;
+  const std::shared_ptr<Connection> connection_;
   const absl::Time until_;
   Tag tags_[4] = {
       {this, kStarted}, {this, kWritten}, {this, kRead}, {this, kFinished}};

@@ -1,13 +1,13 @@
 #include "client/tls_files.h"
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "proto/pem_files.h"
 
 namespace gemmd::client {
 namespace {
 
-absl::Status CheckOwnCertificate(const TlsOptions& options, absl::Time now) {
+absl::Status ReadOwn(const TlsOptions& options, absl::Time now,
+                     TlsContents* contents) {
   const auto certificate = PemFile::Read(
       absl::StrCat("the client's certificate ", options.certificate),
       options.certificate);
@@ -17,12 +17,18 @@ absl::Status CheckOwnCertificate(const TlsOptions& options, absl::Time now) {
   const auto key =
       PemFile::Read(absl::StrCat("the key ", options.key), options.key);
   if (!key.ok()) return key.status();
-  return key->CheckKeyOf(*certificate, options.certificate);
+  status = key->CheckKeyOf(*certificate, options.certificate);
+  if (!status.ok()) return status;
+  contents->certificate = certificate->text();
+  contents->key = key->text();
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status CheckTlsFiles(const TlsOptions& options, absl::Time now) {
+absl::StatusOr<TlsContents> ReadTlsFiles(const TlsOptions& options,
+                                         absl::Time now) {
+  TlsContents contents;
   if (!options.root_certificates.empty()) {
     const auto roots = PemFile::Read(
         absl::StrCat("the root certificates ", options.root_certificates),
@@ -30,14 +36,17 @@ absl::Status CheckTlsFiles(const TlsOptions& options, absl::Time now) {
     if (!roots.ok()) return roots.status();
     absl::Status status = roots->CheckCertificate();
     if (!status.ok()) return status;
+    contents.root_certificates = roots->text();
   }
   if (options.certificate.empty() != options.key.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the client's ", options.key.empty() ? "key" : "certificate",
         " is missing: certificate and key go together"));
   }
-  if (options.certificate.empty()) return absl::OkStatus();
-  return CheckOwnCertificate(options, now);
+  if (options.certificate.empty()) return contents;
+  absl::Status status = ReadOwn(options, now, &contents);
+  if (!status.ok()) return status;
+  return contents;
 }
 
 }  // namespace gemmd::client

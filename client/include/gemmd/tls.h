@@ -6,10 +6,10 @@
 
 namespace gemmd {
 
-// Files in PEM. They are looked at when the client is made, and then every two
-// seconds: new connections use what is there then, those that exist stay. A
-// certificate and its key change together where both lie in a folder that is
-// reached by a link which is swapped (as Kubernetes does).
+// Files in PEM. They are looked at when the client is made, and then by calls,
+// once a second at most: where they hold something new, calls go over to new
+// connections. They may be replaced one by one: until certificate and key fit
+// together, and while a file is half written, what they held last counts.
 struct TlsOptions {
   // Whom the server's certificate must come from. Empty: the roots that the
   // system trusts.

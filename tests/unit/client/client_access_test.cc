@@ -7,8 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gemmd/client.h"
@@ -232,8 +235,81 @@ TEST_F(ClientTlsTest, FollowsItsFiles) {
                  .tls = TlsOptions{.root_certificates = roots},
                  .retry = QuickRetries()});
   EXPECT_FALSE(client->Health().ok());
+  WriteTestFile("followed.pem", "not PEM\n");
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(Message(client->Health().status()),
+                             roots + " holds no certificate");
+  }));
   WriteTestFile("followed.pem", root_.certificate);
   EXPECT_TRUE(Eventually([&] { return client->Health().ok(); }));
+}
+
+// A server that takes clients of root_, and remembers who asked last.
+class MutualTlsTest : public ClientTlsTest {
+ protected:
+  FakeServer::Handler RememberAndAnswer() {
+    return [this](grpc::ServerContext& context, const v1::SgemmRequest& request,
+                  v1::SgemmResponse* response) {
+      {
+        std::lock_guard<std::mutex> lock(mu_);
+        const auto names = context.auth_context()->GetPeerIdentity();
+        last_ =
+            names.empty() ? "" : std::string(names[0].data(), names[0].size());
+      }
+      return Answer(context, request, response);
+    };
+  }
+
+  std::shared_ptr<grpc::ServerCredentials> AskingForCertificates() {
+    const TestCertificate own = MakeCertificate({}, &root_);
+    grpc::SslServerCredentialsOptions options(
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    options.pem_key_cert_pairs = {{own.key, own.certificate}};
+    options.pem_root_certs = root_.certificate;
+    return grpc::SslServerCredentials(options);
+  }
+
+  std::string last() {
+    std::lock_guard<std::mutex> lock(mu_);
+    return last_;
+  }
+
+  const TestCertificate one_ = MakeCertificate(
+      {.common_name = "one", .dns_names = {"one.test"}}, &root_);
+  const TestCertificate two_ = MakeCertificate(
+      {.common_name = "two", .dns_names = {"two.test"}}, &root_);
+
+ private:
+  std::mutex mu_;
+  std::string last_;  // guarded by mu_
+};
+
+// With each replaced on its own, and no call failing for it.
+TEST_F(MutualTlsTest, CallsGoOverToANewCertificateOnceItsKeyIsThere) {
+  FakeServer server(RememberAndAnswer(), "127.0.0.1:0",
+                    AskingForCertificates());
+  const auto client = NewClient(
+      {.address = server.address(),
+       .tls =
+           TlsOptions{.root_certificates = root_file_,
+                      .certificate = WriteTestFile("own.pem", one_.certificate),
+                      .key = WriteTestFile("own.key", one_.key),
+                      .server_name = "localhost"},
+       .retry = {.max_attempts = 1}});
+  const Matrix a = RandomMatrix(3, 3);
+  int failed = 0;
+  const auto asked_as = [&](const std::string& name) {
+    if (!client->Sgemm({.a = a.view(), .b = a.view()}).ok()) ++failed;
+    return last() == name;
+  };
+  EXPECT_TRUE(asked_as("one.test"));
+  WriteTestFile("own.pem", two_.certificate);
+  // Long enough for the client to see half of the pair.
+  const absl::Time end = absl::Now() + absl::Seconds(1.5);
+  while (absl::Now() < end) EXPECT_TRUE(asked_as("one.test"));
+  WriteTestFile("own.key", two_.key);
+  EXPECT_TRUE(Eventually([&] { return asked_as("two.test"); }));
+  EXPECT_EQ(failed, 0);
 }
 
 TEST_F(ClientTlsTest, FilesThatCannotBeUsedAreRefused) {
