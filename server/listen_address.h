@@ -15,6 +15,8 @@ struct ListenAddress {
 
   // Reachable from this machine alone.
   bool loopback() const;
+  // Every address of this machine.
+  bool any() const { return host == "0.0.0.0" || host == "::"; }
   // With another port: "127.0.0.1:8080", "[::1]:8080".
   std::string WithPort(int other) const;
 };

@@ -25,7 +25,10 @@ std::atomic<gemmd::Server*> g_server{nullptr};
 
 void Stop() {
   gemmd::Server* server = g_server.load();
-  if (server == nullptr) _exit(kOk);  // nothing has been served yet
+  if (server == nullptr) {
+    std::cerr << "gemmd: asked to stop before it was ready" << std::endl;
+    _exit(kOk);  // nothing has been served yet
+  }
   server->RequestShutdown();
 }
 
@@ -44,6 +47,15 @@ void Reload(int argc, char** argv) {
 int Fail(const absl::Status& status, ExitCode code) {
   std::cerr << "gemmd: " << gemmd::OneLine(status.message()) << std::endl;
   return code;
+}
+
+// False, said on stderr, where stdout takes no more, as on a full disk.
+bool Print(const std::string& text) {
+  std::cout << text << std::flush;
+  if (std::cout.good()) return true;
+  Fail(absl::UnknownError("what belongs on stdout could not be written"),
+       kCannotStart);
+  return false;
 }
 
 ExitCode CodeOf(const absl::Status& failed_start) {
@@ -68,8 +80,7 @@ int main(int argc, char** argv) {
   gemmd::FollowSignals({Stop, [=] { Reload(argc, argv); }});
   const auto line = gemmd::ParseCommandLine(argc, argv);
   if (!line.ok()) return Fail(line.status(), kUsage);
-  std::cout << line->output;
-  if (line->exit) return kOk;
+  if (line->exit) return Print(line->output) ? kOk : kCannotStart;
   const absl::Status logging =
       gemmd::InitLogging(line->options.log_level, line->options.log_format);
   if (!logging.ok()) return Fail(logging, kUsage);
@@ -82,7 +93,7 @@ int main(int argc, char** argv) {
     return Fail(server.status(), CodeOf(server.status()));
   }
   g_server.store(server->release());
-  std::cout << g_server.load()->ListeningLines() << std::flush;
+  (void)Print(g_server.load()->ListeningLines());
   g_server.load()->Wait();
   const absl::Status ended = g_server.load()->Shutdown();
   if (ended.ok()) return kOk;

@@ -1,6 +1,7 @@
 #include "server/options.h"
 
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "server/listen_address.h"
+#include "server/misspelt_flag.h"
 #include "server/observe/build_info.h"
 #include "server/option_flags.h"
 
@@ -123,13 +125,22 @@ absl::StatusOr<Arguments> ReadArguments(int argc, const char* const* argv) {
   return arguments;
 }
 
-void AddEnvironment(GivenByName* given) {
+absl::Status AddEnvironment(GivenByName* given) {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view text = *entry;
+    const absl::string_view variable = text.substr(0, text.find('='));
+    if (const OptionFlag* flag = MisspeltFlag(variable)) {
+      return Usage(absl::StrCat(variable, " is the variable of no flag; --",
+                                flag->name, " has ", flag->environment_name()));
+    }
+  }
   for (const OptionFlag& flag : OptionFlags()) {
     const std::string name = flag.environment_name();
     if (const char* value = std::getenv(name.c_str())) {
       given->emplace(flag.name, Given{value, name});
     }
   }
+  return absl::OkStatus();
 }
 
 // Some editors begin UTF-8 files with a byte order mark of three bytes.
@@ -185,6 +196,20 @@ absl::Status AddFile(const std::string& path, GivenByName* given) {
   return absl::OkStatus();
 }
 
+// The two would be refused one port, the second only once devices are warm.
+absl::Status CheckPorts(const ListenAddress& grpc,
+                        const ServerOptions& options) {
+  if (options.http_listen.empty() || grpc.port == 0) return absl::OkStatus();
+  const auto http = ParseListenAddress(options.http_listen);
+  if (http->port != grpc.port ||
+      (http->host != grpc.host && !http->any() && !grpc.any())) {
+    return absl::OkStatus();
+  }
+  return Usage(absl::StrCat("--listen ", options.listen, " and --http-listen ",
+                            options.http_listen,
+                            " are one port: give them two"));
+}
+
 // What no single flag can tell.
 absl::Status CheckTogether(const ServerOptions& options) {
   if (options.listen.empty() && options.unix_socket.empty()) {
@@ -213,11 +238,7 @@ absl::Status CheckTogether(const ServerOptions& options) {
         "127.0.0.1, give --tls-cert and --tls-key, or accept that with "
         "--insecure"));
   }
-  if (options.listen == options.http_listen && grpc->port != 0) {
-    return Usage(absl::StrCat("--listen and --http-listen are both ",
-                              options.listen, ": give them two ports"));
-  }
-  return absl::OkStatus();
+  return CheckPorts(*grpc, options);
 }
 
 }  // namespace
@@ -233,25 +254,26 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
     return line;
   }
   GivenByName& given = arguments->given;
-  AddEnvironment(&given);
+  absl::Status status = AddEnvironment(&given);
+  if (!status.ok()) return status;
   if (const char* config = std::getenv(kConfigEnvironment);
       config != nullptr && arguments->config.empty()) {
     arguments->config = config;
   }
   if (!arguments->config.empty()) {
-    const absl::Status status = AddFile(arguments->config, &given);
+    status = AddFile(arguments->config, &given);
     if (!status.ok()) return status;
   }
   for (const OptionFlag& flag : OptionFlags()) {
     const auto found = given.find(flag.name);
     if (found == given.end()) continue;
-    const absl::Status status = flag.set(found->second.value, &line.options);
+    status = flag.set(found->second.value, &line.options);
     if (!status.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(found->second.where, ": ", status.message()));
     }
   }
-  const absl::Status status = CheckTogether(line.options);
+  status = CheckTogether(line.options);
   if (!status.ok()) return status;
   return line;
 }

@@ -1,11 +1,19 @@
 #include "server/tune.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "kernels/refining.h"
 #include "kernels/selection_cache.h"
 #include "kernels/tuning_device.h"
@@ -20,6 +28,23 @@ std::string Build() {
   return absl::StrCat(BuildVersion(), " ", BuildRevision());
 }
 
+// Before the minutes of measuring: that the file can be written at their end.
+absl::Status CheckPlace(const std::string& path) {
+  const auto refuse = [&path](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--selection-cache ", path, ": cannot be written: ", why));
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return refuse("a folder");
+  const std::string probe = absl::StrCat(path, ".", getpid(), ".new");
+  const int file =
+      open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return refuse(std::strerror(errno));
+  close(file);
+  unlink(probe.c_str());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunTune(const ServerOptions& options, std::ostream& progress) {
@@ -31,6 +56,8 @@ absl::Status RunTune(const ServerOptions& options, std::ostream& progress) {
     return absl::InvalidArgumentError(
         "--tune measures the kernels of a GPU; --backend is cpu");
   }
+  absl::Status status = CheckPlace(options.selection_cache);
+  if (!status.ok()) return status;
   // Makes the device the current one.
   const std::vector<int> devices = DevicesFor(BackendOptionsOf(options));
   const KernelRegistry registry =
@@ -49,7 +76,7 @@ absl::Status RunTune(const ServerOptions& options, std::ostream& progress) {
                    progress << what << std::endl;
                  });
   if (!table.ok()) return table.status();
-  absl::Status status = WriteSelectionCache(options.selection_cache, *table);
+  status = WriteSelectionCache(options.selection_cache, *table);
   if (status.ok()) {
     progress << "wrote " << options.selection_cache << std::endl;
   }

@@ -13,9 +13,10 @@ namespace gemmd {
 
 // What --tune does: measures the kernels of the current CUDA device and writes
 // options.selection_cache, saying on `progress` how far it is. Takes minutes.
-// INVALID_ARGUMENT where flags do not go together; FAILED_PRECONDITION without
-// a device; INTERNAL if a launch fails or the file cannot be written. An
-// earlier file stays until the new one is there.
+// INVALID_ARGUMENT where flags do not go together or no file can be made there,
+// before anything is measured; FAILED_PRECONDITION without a device; INTERNAL
+// if a launch fails or the file cannot be written. An earlier file stays until
+// the new one is there.
 absl::Status RunTune(const ServerOptions& options, std::ostream& progress);
 
 // Gives the registry the table of options.selection_cache, if one is named and

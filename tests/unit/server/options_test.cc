@@ -7,6 +7,9 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -14,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/misspelt_flag.h"
 #include "server/option_flags.h"
 
 namespace gemmd {
@@ -104,6 +108,8 @@ const FlagCase kCases[] = {
      GET(log_level)},
     {"log-format", "json", "text", "xml", "one of text, json", GET(log_format)},
 };
+
+using Pairs = std::vector<std::pair<const char*, const char*>>;
 
 class OptionsTest : public ::testing::Test {
  protected:
@@ -310,10 +316,42 @@ TEST_F(OptionsTest, AddressesMustFitTogether) {
   EXPECT_TRUE(Parse({"--listen=", "--unix-socket=/tmp/s"}).ok());
   EXPECT_THAT(Error({"--unix-socket", std::string(108, 'x')}),
               HasSubstr("at most 107"));
-  EXPECT_THAT(Error({"--listen=127.0.0.1:5", "--http-listen=127.0.0.1:5"}),
-              HasSubstr("two ports"));
+  for (const auto& [grpc, http] : {std::pair("127.0.0.1:5", "127.0.0.1:5"),
+                                   {"0.0.0.0:5", "127.0.0.1:5"},
+                                   {"127.0.0.1:5", "0.0.0.0:5"},
+                                   {"[::]:5", "[::1]:5"}}) {
+    EXPECT_THAT(Error({"--insecure", "--listen", grpc, "--http-listen", http}),
+                AllOf(HasSubstr(grpc), HasSubstr(http), HasSubstr("one port")));
+  }
+  EXPECT_TRUE(
+      Parse({"--listen=127.0.0.1:5", "--http-listen=127.0.0.2:5"}).ok());
   EXPECT_TRUE(
       Parse({"--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"}).ok());
+}
+
+TEST_F(OptionsTest, AVariableThatIsAllButAFlagsIsRefused) {
+  for (const auto& [wrong, right] :
+       Pairs{{"GEMMD_LISTN", "GEMMD_LISTEN"},
+             {"GEMMD_AUTH_TOKEN_FIL", "GEMMD_AUTH_TOKEN_FILE"},
+             {"GEMMD_TLS_CRT", "GEMMD_TLS_CERT"},
+             {"GEMMD_MAX_STRAEMS", "GEMMD_MAX_STREAMS"},
+             {"GEMMD_LOG-LEVEL", "GEMMD_LOG_LEVEL"}}) {
+    SetEnvironment(wrong, "x");
+    EXPECT_THAT(Error({}), AllOf(HasSubstr(wrong), HasSubstr(right)));
+    unsetenv(wrong);
+  }
+  // Those of gemmctl, of a Service in Kubernetes, and of builds and tests.
+  for (const char* other :
+       {"GEMMD_SERVER", "GEMMD_TLS", "GEMMD_TLS_CA", "GEMMD_CLIENT_TLS_CERT",
+        "GEMMD_CLIENT_TLS_KEY", "GEMMD_CLIENT_ID", "GEMMD_TLS_SERVER_NAME",
+        "GEMMD_TOKEN_FILE", "GEMMD_CONFIG", "GEMMD_SERVICE_HOST", "GEMMD_PORT",
+        "GEMMD_PORT_50051_TCP", "GEMMD_CMAKE_ARGS", "GEMMD_CUDA", "GEMMD_TESTS",
+        "GEMMD_REVISION", "GEMMD_REQUIRE_GPU", "GEMMD_TEST_SEED"}) {
+    EXPECT_EQ(MisspeltFlag(other), nullptr) << other;
+  }
+  for (const OptionFlag& flag : OptionFlags()) {
+    EXPECT_EQ(MisspeltFlag(flag.environment_name()), nullptr) << flag.name;
+  }
 }
 
 TEST_F(OptionsTest, HelpAndVersionAnswerAndAskForExit) {

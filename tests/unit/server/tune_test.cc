@@ -24,6 +24,19 @@ TEST(TuneTest, SaysWhichFlagsItNeeds) {
   EXPECT_EQ(progress.str(), "");
 }
 
+// It takes minutes, which would be lost.
+TEST(TuneTest, APlaceThatCannotBeWrittenIsRefusedBeforeAnythingIsMeasured) {
+  std::ostringstream progress;
+  for (const std::string& path :
+       {testing::TempDir() + "tune_test_none/x", testing::TempDir()}) {
+    const absl::Status status =
+        RunTune({.selection_cache = path, .tune = true}, progress);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("--selection-cache " + path));
+  }
+  EXPECT_EQ(progress.str(), "");
+}
+
 TEST(TuneTest, ACacheThatCannotBeUsedChangesNothing) {
   const std::string path = testing::TempDir() + "tune_test_selection.txt";
   std::ofstream(path) << "no table\n";
