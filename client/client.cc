@@ -123,9 +123,7 @@ absl::Status Client::Download(const ResidentMatrix& matrix, int64_t first_row,
   if (client::IsEmpty(to)) return absl::OkStatus();
   const int restored = matrix.residence_->restored();
   status = client::Download(*session_, matrix.id(), first_row, to, &operation);
-  if (!absl::IsNotFound(status) || !matrix.residence_->source().has_value()) {
-    return status;
-  }
+  if (!matrix.residence_->MayBeRestored(status)) return status;
   status = matrix.residence_->Restore(*session_, restored, &operation);
   if (!status.ok()) return status;
   return client::Download(*session_, matrix.id(), first_row, to, &operation);

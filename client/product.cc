@@ -68,19 +68,25 @@ absl::Status Product::Prepare() {
     return absl::OkStatus();
   }
   ResidentOutput& to = *call_.resident_output;
+  const bool minted = to.into == nullptr && to.id.empty();
+  if (!minted) ChangeInPlace(to.into != nullptr ? to.into->id() : to.id);
   if (to.into != nullptr) {
     Operand(*to.into).residence()->Written();
-    if (call_.beta != 0 && call_.request_id.empty()) {
-      call_.request_id = NewId();
-    }
     return absl::OkStatus();
   }
   // Under an id of the caller's there may be a matrix already, which is only
   // ours when the product has taken its place.
-  const bool minted = to.id.empty();
   if (minted) to.id = NewId();
   new_output_ = NewMatrix(to.id, size_.m, size_.n, /*owned=*/minted);
   return absl::OkStatus();
+}
+
+void Product::ChangeInPlace(const std::string& id) {
+  if (call_.request_id.empty()) call_.request_id = NewId();
+  for (const Operand* x : {&call_.a, &call_.b, &call_.c}) {
+    const auto& residence = x->residence();
+    if (residence != nullptr && residence->id() == id) residence->Written();
+  }
 }
 
 void Product::DrawCheck() {

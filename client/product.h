@@ -62,6 +62,9 @@ class Product {
                            bool owned);
   absl::Duration TemporaryTtl() const;
 
+  // The product goes to a name that may be one of its own operands: run twice,
+  // it is not the same as run once. The server goes by names, and so does this.
+  void ChangeInPlace(const std::string& id);
   void DrawCheck();
   uint64_t InlineBytes(const Operand& x) const;
   uint64_t LargestMessage() const;

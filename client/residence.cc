@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "proto/error_details.h"
 
 namespace gemmd::client {
 
@@ -26,6 +27,13 @@ std::optional<MatrixView> Residence::source() const {
   std::lock_guard<std::mutex> lock(mu_);
   if (!source_.has_value()) return std::nullopt;
   return source_->view;
+}
+
+bool Residence::MayBeRestored(const absl::Status& status) const {
+  const bool missing =
+      absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+  return missing && source().has_value() &&
+         MissingResource(status, "gemmd.v1.Matrix") == id_;
 }
 
 void Residence::Written() {

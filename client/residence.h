@@ -46,6 +46,10 @@ class Residence {
 
   void SetOwned(bool owned);
 
+  // Whether Restore may help a call that ended so: the server does not have the
+  // numbers, or not all, since another thread restores them.
+  bool MayBeRestored(const absl::Status& status) const;
+
   // How often the numbers were uploaded again. To be read before a request and
   // given to Restore after it.
   int restored() const;

@@ -39,11 +39,9 @@ void SentResources::AddMemory(const MatrixView& x, const SharedBlocks& shared) {
 
 bool SentResources::CanRestore(const absl::Status& missing) const {
   if (IsRegionMissing(missing)) return !regions_.empty();
-  const std::string id = MissingMatrix(missing);
   return std::any_of(matrices_.begin(), matrices_.end(),
                      [&](const SentMatrix& sent) {
-                       return sent.residence->id() == id &&
-                              sent.residence->source().has_value();
+                       return sent.residence->MayBeRestored(missing);
                      });
 }
 

@@ -22,14 +22,17 @@ struct UploadTarget {
 };
 
 // Uploads `source` and waits until it can be used on the server. Rows are split
-// over the connections when that gives each enough to do; each part is tried
-// again on its own. No message is above 1 MiB and a few bytes.
+// over the connections when that gives each enough to do. Under an id that was
+// minted an upload that breaks begins anew; else nothing may be deleted, and
+// each part is tried again on its own. No message is above 1 MiB and a few
+// bytes.
 absl::Status Upload(const Session& session, const MatrixView& source,
                     const UploadTarget& target, Operation* operation);
 
-// Brings the rows of a matrix from `first_row` on, as many as `to` has,
-// likewise. INTERNAL when the server's matrix has other columns or its answer
-// is no such matrix. After an error `to` may be partly written.
+// Brings the rows of a matrix from `first_row` on, as many as `to` has; each
+// part is tried again on its own. INTERNAL when the server's matrix has other
+// columns or its answer is no such matrix. After an error `to` may be partly
+// written.
 absl::Status Download(const Session& session, const std::string& id,
                       int64_t first_row, const MutableMatrixView& to,
                       Operation* operation);

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/message_stream.h"
@@ -10,6 +13,7 @@
 #include "client/transfer.h"
 #include "client/wire_bytes.h"
 #include "gemmd/v1/matrix.pb.h"
+#include "google/rpc/error_details.pb.h"
 
 namespace gemmd::client {
 namespace {
@@ -80,36 +84,68 @@ absl::Status UploadPart(const Session& session, const MatrixView& source,
     status = stream.Finish();
     v1::UploadMatrixResponse response;
     if (status.ok() && answered) status = Parse(answer, &response);
-    if (response.complete() || response.already_held()) *complete = true;
+    if (response.complete()) *complete = true;
   }
   lent.WaitUntilAllReturned();
   return status;
+}
+
+// The server's words for rows that another stream carries, or has carried.
+bool RowsOverlap(const absl::Status& status) {
+  const auto payload =
+      status.GetPayload("type.googleapis.com/google.rpc.BadRequest");
+  google::rpc::BadRequest detail;
+  return payload.has_value() && detail.ParseFromString(std::string(*payload)) &&
+         detail.field_violations_size() == 1 &&
+         detail.field_violations(0).field() == "header.first_row";
+}
+
+using PartUpload = std::function<absl::Status(int64_t first, int64_t count)>;
+
+// The rows that a broken stream has left are in the way until the server has
+// noticed its end.
+absl::Status WithPartRetries(const RetryPolicy& retry, Operation* operation,
+                             const PartUpload& upload, int64_t first,
+                             int64_t count) {
+  absl::Status broken;
+  return WithRetries(retry, operation, [&] {
+    absl::Status status = upload(first, count);
+    if (absl::IsUnavailable(status)) broken = status;
+    return !broken.ok() && RowsOverlap(status) ? broken : status;
+  });
 }
 
 }  // namespace
 
 absl::Status Upload(const Session& session, const MatrixView& source,
                     const UploadTarget& target, Operation* operation) {
-  bool again = false;
-  const auto attempt = [&]() -> absl::Status {
-    // What came before the error would now be in the way.
-    if (again && target.minted) {
-      absl::Status status = DeleteMatrix(session, target.id, operation);
-      if (!status.ok() && !absl::IsNotFound(status)) return status;
-    }
-    again = true;
-    std::atomic<bool> complete = false;
-    absl::Status status = ForEachPart(
-        source.rows, sizeof(float) * source.cols, session.connections().size(),
-        [&](int64_t first, int64_t count) {
-          return UploadPart(session, source, target, first, count, operation,
-                            &complete);
-        });
+  const RetryPolicy& retry = session.options().retry;
+  std::atomic<bool> complete = false;
+  const PartUpload part = [&](int64_t first, int64_t count) {
+    return UploadPart(session, source, target, first, count, operation,
+                      &complete);
+  };
+  const auto all = [&](const PartUpload& upload) -> absl::Status {
+    absl::Status status = ForEachPart(source.rows, sizeof(float) * source.cols,
+                                      session.connections().size(), upload);
     if (!status.ok() || complete) return status;
     return absl::InternalError(
         "the server took every row and does not call the matrix complete");
   };
-  return WithRetries(session.options().retry, operation, attempt);
+  if (!target.minted) {
+    return all([&](int64_t first, int64_t count) {
+      return WithPartRetries(retry, operation, part, first, count);
+    });
+  }
+  bool again = false;
+  return WithRetries(retry, operation, [&]() -> absl::Status {
+    // What came before the error would now be in the way.
+    if (std::exchange(again, true)) {
+      absl::Status status = DeleteMatrix(session, target.id, operation);
+      if (!status.ok() && !absl::IsNotFound(status)) return status;
+    }
+    return all(part);
+  });
 }
 
 absl::Status DeleteMatrix(const Session& session, const std::string& id,

@@ -66,9 +66,10 @@ struct SgemmCall {
   // Given: C stays on the server, and `output` has no data.
   std::optional<ResidentOutput> resident_output = {};
 
-  // At most 64 bytes; names an accumulation into a resident matrix, so that the
-  // server never applies it twice. Empty: the library draws one a call, and its
-  // own retries are safe. Give one to repeat a call that ended with an error.
+  // At most 64 bytes; names a product that changes a resident matrix which it
+  // reads (an accumulation, or X := X W), so that the server never applies it
+  // twice. Empty: the library draws one a call, and its own retries are safe.
+  // Give one to repeat a call that ended with an error.
   std::string request_id = {};
 };
 

@@ -15,6 +15,15 @@ absl::Status Missing(const std::string& id) {
                                absl::StrCat("no matrix \"", id, "\""));
 }
 
+absl::Status Incomplete(const std::string& id) {
+  absl::Status status = absl::FailedPreconditionError("rows are still to come");
+  Missing(id).ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) {
+        status.SetPayload(type, payload);
+      });
+  return status;
+}
+
 std::string Sha256(const std::string& bytes) {
   std::string hash(SHA256_DIGEST_LENGTH, '\0');
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
@@ -79,8 +88,8 @@ absl::StatusOr<bool> FakeMatrices::FinishUpload(const v1::UploadHeader& header,
         absl::StrCat(numbers.size(), " bytes came"));
   }
   for (uint64_t i = header.first_row(); i < end; ++i) {
-    if (entry.missing_rows.erase(i) == 0) {
-      return absl::InvalidArgumentError("a row came twice");
+    if (entry.missing_rows.erase(i) == 0 && entry.digest.empty()) {
+      return InvalidFieldError("header.first_row", "a row came twice");
     }
   }
   std::copy(numbers.begin(), numbers.end(),
@@ -97,9 +106,8 @@ absl::StatusOr<FakeMatrices::Entry> FakeMatrices::Find(
     const std::string& id) const {
   std::lock_guard<std::mutex> lock(mu_);
   const auto found = entries_.find(id);
-  if (found == entries_.end() || !found->second.missing_rows.empty()) {
-    return Missing(id);
-  }
+  if (found == entries_.end()) return Missing(id);
+  if (!found->second.missing_rows.empty()) return Incomplete(id);
   return found->second;
 }
 

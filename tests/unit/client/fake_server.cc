@@ -12,14 +12,16 @@ absl::Status FakeServer::Run(grpc::ServerContext& context,
   MaybeLoseMatrices();
   const bool resident = request.output().has_resident();
   const std::string output_id = request.output().resident().matrix_id();
-  const bool accumulates =
-      resident && request.has_c() && request.c().matrix_id() == output_id;
+  const bool in_place =
+      resident && (request.a().matrix_id() == output_id ||
+                   request.b().matrix_id() == output_id ||
+                   (request.has_c() && request.c().matrix_id() == output_id));
   {
     std::lock_guard<std::mutex> lock(mu_);
     seen_.largest_request =
         std::max(seen_.largest_request, request.ByteSizeLong());
     seen_.request_ids.push_back(request.request_id());
-    if (accumulates && applied_.count(request.request_id()) > 0) {
+    if (in_place && applied_.count(request.request_id()) > 0) {
       response->mutable_execution()->set_replayed(true);
     }
   }
@@ -41,7 +43,7 @@ absl::Status FakeServer::Run(grpc::ServerContext& context,
     response->clear_c();
   }
   std::lock_guard<std::mutex> lock(mu_);
-  if (accumulates) applied_.insert(request.request_id());
+  if (in_place) applied_.insert(request.request_id());
   if (lost_answers_ > 0) {
     --lost_answers_;
     return absl::UnavailableError("the answer was lost");
@@ -112,13 +114,21 @@ grpc::Status FakeServer::UploadMatrix(
   }
   {
     std::lock_guard<std::mutex> lock(mu_);
-    if (failing_uploads_ > 0) {
-      --failing_uploads_;
-      return ToGrpcStatus(upload_error_);
+    if (!upload_errors_.empty()) {
+      const absl::Status error = upload_errors_.front();
+      upload_errors_.pop_front();
+      return ToGrpcStatus(error);
     }
   }
   done = matrices_.FinishUpload(header, numbers);
   if (!done.ok()) return ToGrpcStatus(done.status());
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (lost_upload_answers_ > 0) {
+      --lost_upload_answers_;
+      return ToGrpcStatus(absl::UnavailableError("the answer was lost"));
+    }
+  }
   response->set_complete(*done);
   return grpc::Status::OK;
 }

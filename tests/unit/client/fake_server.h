@@ -7,6 +7,7 @@
 #include <grpcpp/server_context.h>
 
 #include <climits>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -128,11 +129,17 @@ class FakeServer final : public v1::GemmService::Service {
     return seen_;
   }
 
-  // What happens to the next uploads, before they are answered; OK: nothing.
-  void FailUploads(int times, absl::Status error) {
+  // What becomes of the next uploads, after those that were told before, when
+  // all of their rows have come and before they are taken.
+  void FailUploads(int times, const absl::Status& error) {
     std::lock_guard<std::mutex> lock(mu_);
-    failing_uploads_ = times;
-    upload_error_ = std::move(error);
+    upload_errors_.insert(upload_errors_.end(), times, error);
+  }
+  // The next answers to uploads are lost: the rows are there, the client hears
+  // UNAVAILABLE.
+  void LoseUploadAnswers(int times) {
+    std::lock_guard<std::mutex> lock(mu_);
+    lost_upload_answers_ = times;
   }
   // The next answers to Sgemm are lost: the work is done, the client hears
   // UNAVAILABLE.
@@ -267,8 +274,8 @@ class FakeServer final : public v1::GemmService::Service {
   std::set<std::string> client_ids_;                   // guarded by mu_
   std::map<std::string, std::string> authorizations_;  // guarded by mu_
   Seen seen_;                                          // guarded by mu_
-  int failing_uploads_ = 0;                            // guarded by mu_
-  absl::Status upload_error_;                          // guarded by mu_
+  std::deque<absl::Status> upload_errors_;             // guarded by mu_
+  int lost_upload_answers_ = 0;                        // guarded by mu_
   int breaking_streams_ = 0;                           // guarded by mu_
   int lost_answers_ = 0;                               // guarded by mu_
   std::set<int> losses_;                               // guarded by mu_

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "proto/error_details.h"
@@ -202,6 +205,22 @@ TEST_F(ResidentMatrixTest, IsUploadedOnceForAllThatMissIt) {
   EXPECT_EQ(server_.seen().uploads, 2);
 }
 
+// Another thread, or another program of this client id, uploads it just now.
+TEST_F(ResidentMatrixTest, ADownloadWaitsForAMatrixThatIsBeingRestored) {
+  const ResidentMatrix b = Upload(b_, {.id = "b", .source_lives = true});
+  server_.matrices().Clear();
+  v1::UploadHeader header;
+  header.set_matrix_id("b");
+  header.set_rows(40);
+  header.set_cols(50);
+  header.set_digest(BlockDigest(
+      std::string(reinterpret_cast<const char*>(b_.data()), 4 * 40 * 50)));
+  ASSERT_TRUE(server_.matrices().BeginUpload(header).ok());
+  const absl::StatusOr<Matrix> back = client_->Download(b);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(SameBits(*back, b_));
+}
+
 TEST_F(ResidentMatrixTest, WithoutALivingSourceTheErrorIsNotFound) {
   const ResidentMatrix b = Upload(b_);
   server_.matrices().Clear();
@@ -306,6 +325,30 @@ TEST_F(ResidentMatrixTest, AnAccumulationIsAppliedOnceThoughItsAnswerIsLost) {
   const std::vector<float> expected = Expected(a_, b_);
   for (int i = 0; i < 300; ++i) {
     EXPECT_NEAR(doubled.data()[i], 2 * expected[i], 1e-4f);
+  }
+}
+
+TEST_F(ResidentMatrixTest, AProductIntoItsOwnOperandIsAppliedOnce) {
+  const Matrix start = RandomMatrix(8, 8), w = RandomMatrix(8, 8);
+  for (const bool by_name : {false, true}) {
+    for (const bool on_the_left : {false, true}) {
+      const std::string id = absl::StrCat("x", by_name, on_the_left);
+      ResidentMatrix x = Upload(start, {.id = id, .source_lives = true});
+      SgemmCall call = {.a = w.view(), .b = x};
+      if (on_the_left) std::swap(call.a, call.b);
+      call.resident_output =
+          by_name ? ResidentOutput{.id = id} : ResidentOutput{.into = &x};
+      server_.LoseAnswers(2);
+      const auto answer = client_->Sgemm(call);
+      ASSERT_TRUE(answer.ok()) << answer.status();
+      EXPECT_TRUE(answer->execution.replayed);
+      EXPECT_TRUE(SameBits(*client_->Download(x), on_the_left
+                                                      ? Expected(start, w)
+                                                      : Expected(w, start)));
+      // What was uploaded is not what it holds any more.
+      server_.matrices().Clear();
+      EXPECT_TRUE(absl::IsNotFound(client_->Download(x).status()));
+    }
   }
 }
 

@@ -3,12 +3,14 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <set>
 
 #include "client/digest.h"
 #include "client/operation.h"
 #include "client/packed_rows.h"
 #include "client/row_parts.h"
+#include "proto/error_details.h"
 #include "tests/unit/client/client_fixture.h"
 
 namespace gemmd {
@@ -104,6 +106,63 @@ TEST(TransferTest, ALargeMatrixIsSplitOverAllConnectionsInChunks) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_TRUE(SameBits(*back, large));
   EXPECT_EQ(server.seen().downloads, 3);
+}
+
+class NamedUploadTest : public ::testing::Test {
+ protected:
+  absl::Status Upload(bool digest = true) {
+    const auto resident =
+        client_->Upload(matrix_.view(), {.id = "x", .digest = digest});
+    if (!resident.ok()) return resident.status();
+    const auto back = client_->Download(*resident);
+    EXPECT_TRUE(back.ok()) << back.status();
+    EXPECT_TRUE(back.ok() && SameBits(*back, matrix_));
+    return absl::OkStatus();
+  }
+
+  FakeServer server_{Answer};
+  const std::unique_ptr<Client> client_ =
+      NewClient({.address = server_.address(),
+                 .connections = 2,
+                 .retry = QuickRetries()});
+  const Matrix matrix_ = RandomMatrix(4'500, 1'001);  // 17.2 MiB: two parts
+};
+
+TEST_F(NamedUploadTest, TriesOnlyThePartAgainThatBroke) {
+  server_.FailUploads(1, absl::UnavailableError("broken"));
+  EXPECT_TRUE(Upload().ok());
+  EXPECT_EQ(server_.seen().uploads, 3);
+}
+
+TEST_F(NamedUploadTest, GoesOnWhereAnAnswerWasLost) {
+  server_.LoseUploadAnswers(2);
+  const absl::Status status = Upload();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// The server has not noticed yet that the connection of a part is gone.
+TEST(TransferTest, ANamedUploadWaitsUntilTheRowsOfABrokenStreamAreFree) {
+  const absl::Status overlap =
+      InvalidFieldError("header.first_row", "rows overlap");
+  FakeServer server(Answer);
+  const auto client =
+      NewClient({.address = server.address(), .retry = QuickRetries()});
+  server.FailUploads(1, absl::UnavailableError("broken"));
+  server.FailUploads(2, overlap);
+  const Matrix x = RandomMatrix(3, 3);
+  EXPECT_TRUE(client->Upload(x.view(), {.id = "x"}).ok());
+  EXPECT_EQ(server.seen().uploads, 4);
+  // What they say in the end is what broke.
+  server.FailUploads(1, absl::UnavailableError("broken"));
+  server.FailUploads(100, overlap);
+  EXPECT_TRUE(absl::IsUnavailable(
+      client->Upload(x.view(), {.id = "y", .digest = false}).status()));
+}
+
+TEST_F(NamedUploadTest, OverlappingAnotherUploadIsAnErrorAtOnce) {
+  server_.FailUploads(2, InvalidFieldError("header.first_row", "overlap"));
+  EXPECT_TRUE(absl::IsInvalidArgument(Upload()));
+  EXPECT_EQ(server_.seen().uploads, 2);
 }
 
 TEST(TransferTest, AnUploadEndsAtItsDeadline) {
