@@ -84,7 +84,7 @@ struct BatchQueueOptions {
 // a ninth at least, and interactive work eight ninths.
 //
 // The number of tasks is the owner's to bound (Admission). Tasks that have
-// ended stay, without their memory, until they are met or outnumber the others.
+// ended stay, but for resident operands without memory, until met or too many.
 //
 // Cost: Push, Pop and the removal of a task are O(log n) a task, but for the
 // amortised removal of those that have ended.

@@ -33,6 +33,9 @@ bool Task::Abort(absl::Status status) {
                                       std::memory_order_acq_rel)) {
     return false;
   }
+  // It may stay in the queue for a while. Not so the operands, by which queue
+  // and backend sort what they hold.
+  spec_.output_resident.reset();
   TaskResult result;
   result.status = std::move(status);
   result.seconds.decode = spec_.decode_seconds;

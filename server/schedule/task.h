@@ -102,10 +102,10 @@ struct TaskResult {
 // ours held (I1, I2). `done` must not block. A task destroyed before its end is
 // ended by the destructor with INTERNAL.
 //
-// Thread-safety: Start, Abort and Finish from any thread. The staging buffers
-// of `spec` belong to whoever made the task until it is submitted, then to
-// Abort (which gives them back at once) or, from Start to Finish, to the
-// backend; the rest of `spec` does not change once the task is submitted.
+// Thread-safety: Start, Abort and Finish from any thread. The buffers and the
+// resident output of `spec` belong to whoever made the task until it is
+// submitted, then to Abort (which gives them back) or, from Start to Finish, to
+// the backend; the rest of `spec` does not change once the task is submitted.
 class Task {
  public:
   using Done = absl::AnyInvocable<void(TaskResult) &&>;

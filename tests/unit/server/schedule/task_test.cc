@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/server/schedule/fakes.h"
@@ -65,6 +67,18 @@ TEST(TaskTest, AbortedWhileQueuedNeverRuns) {
   EXPECT_FALSE(task.Abort(absl::CancelledError("twice")));
   EXPECT_EQ(ending.times, 1);
   EXPECT_EQ(ending.result.status.code(), absl::StatusCode::kCancelled);
+}
+
+TEST(TaskTest, AbortedItLetsGoOfItsResidentOutput) {
+  TaskSpec spec;
+  const auto owner = std::make_shared<int>();
+  spec.output_resident = std::shared_ptr<StoredMatrix>(owner, nullptr);
+  spec.b.resident = std::shared_ptr<StoredMatrix>(owner, nullptr);
+  Ending ending;
+  Task task(std::move(spec), ending.For());
+  EXPECT_EQ(owner.use_count(), 3);
+  ASSERT_TRUE(task.Abort(absl::CancelledError("by the client")));
+  EXPECT_EQ(owner.use_count(), 2) << "b is what the queue sorts it by";
 }
 
 TEST(TaskTest, CannotBeAbortedWhileItRuns) {
