@@ -40,6 +40,7 @@ MatrixStoreOptions MatrixStoreOptionsOf(const ServerOptions& options) {
   MatrixStoreOptions store;
   store.ttl = options.matrix_ttl;
   store.max_ttl = std::max(store.max_ttl, store.ttl);
+  store.device_timeout = options.device_timeout;
   return store;
 }
 

@@ -302,10 +302,12 @@ absl::Status GemmServer::Shutdown() {
     }
     Log(LogLevel::kInfo, "stopped");
   }
-  rpc_.reset();
   http_.reset();
   // What a stuck device may still use stays until it, or the process, ends.
-  if (scheduler_ == nullptr || !scheduler_->stuck()) {
+  const bool stuck = (scheduler_ != nullptr && scheduler_->stuck()) ||
+                     (store_ != nullptr && store_->stuck());
+  if (!stuck) {
+    rpc_.reset();
     scheduler_.reset();
     store_.reset();
     backend_.reset();

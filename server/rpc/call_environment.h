@@ -96,7 +96,8 @@ struct CallEnvironment {
   HealthRegistry health;
   LiveCount calls;     // offered, running or being answered
   LiveCount awaited;   // of those, the ones that began before the drain
-  LiveCount decoding;  // products that have not reached the scheduler yet
+  LiveCount decoding;  // products that have not reached the scheduler yet:
+                       // being decoded, or waiting for their turn or a copy
   LiveCount answers;   // staging buffers that gRPC still sends from
   InflightProducts inflight;
   OpenStreams streams;                   // told when the server drains

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "server/rpc/client_identity.h"
 
@@ -77,8 +78,13 @@ absl::StatusOr<Caller> IdentifyCaller(const grpc::ServerContext& context,
 
 absl::Status CheckRole(absl::string_view client, Roles roles, Role wanted) {
   if (roles.Has(wanted)) return absl::OkStatus();
+  std::vector<absl::string_view> has;
+  for (const Role role : {Role::kInfo, Role::kCompute}) {
+    if (roles.Has(role)) has.push_back(RoleName(role));
+  }
   return absl::PermissionDeniedError(absl::StrCat(
-      client, " may not do this: it lacks the role ", RoleName(wanted)));
+      client, " may not do this: it has the role ", absl::StrJoin(has, ", "),
+      " and lacks the role ", RoleName(wanted)));
 }
 
 }  // namespace gemmd

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <memory>
+
 #include "server/monotonic_time.h"
 #include "server/mutex.h"
 
@@ -18,6 +20,16 @@ class LiveCount {
   void Remove() {
     MutexLock lock(&mu_);
     if (--count_ == 0) none_.SignalAll();
+  }
+
+  // Counts one until the pointer lets go.
+  struct Remover {
+    void operator()(LiveCount* count) const { count->Remove(); }
+  };
+  using Hold = std::unique_ptr<LiveCount, Remover>;
+  Hold AddHeld() {
+    Add();
+    return Hold(this);
   }
 
   // Blocks until the count is 0.

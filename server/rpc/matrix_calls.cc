@@ -1,7 +1,7 @@
 #include "server/rpc/matrix_calls.h"
 
-#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "gemmd/v1/matrix.pb.h"
 #include "server/rpc/field_checks.h"
@@ -28,7 +28,7 @@ void Describe(const MatrixInfo& info, v1::Matrix& out) {
 }
 
 // A call of one small request about the caller's matrices. Served while the
-// server drains, too: it is over at once.
+// server drains, too: it is soon over.
 template <typename Derived, typename Request>
 class MatrixCall : public UnaryCall {
  protected:
@@ -56,11 +56,15 @@ class ListCall final : public MatrixCall<ListCall, v1::ListMatricesRequest> {
         &context(), &request(), responder(), queue, queue, arrival_tag());
   }
 
+  // There may be very many to list, and the store's lock to wait for.
   void Serve(MatrixStore& store, const std::string& client,
              const v1::ListMatricesRequest& message) {
-    std::vector<MatrixInfo> matrices = store.List(client);
-    std::sort(matrices.begin(), matrices.end(),
-              [](const auto& x, const auto& y) { return x.id < y.id; });
+    environment().workers.Post(
+        [this, &store, client] { Send(store.List(client)); });
+  }
+
+ private:
+  void Send(const std::vector<MatrixInfo>& matrices) {
     v1::ListMatricesResponse response;
     for (const MatrixInfo& matrix : matrices) {
       Describe(matrix, *response.add_matrices());

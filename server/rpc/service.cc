@@ -174,6 +174,9 @@ class RpcServerImpl final : public RpcServer {
   bool Shutdown(MonotonicTime deadline) override;
 
  private:
+  bool WaitForCalls(MonotonicTime deadline);
+  void EndLoops();
+
   CallEnvironment environment_;
   std::unique_ptr<RegionSocket> region_socket_;
   int port_ = 0;
@@ -274,15 +277,35 @@ bool RpcServerImpl::Shutdown(MonotonicTime deadline) {
       {.port = port_, .unix_socket = environment_.options.unix_socket},
       deadline);
   server_->Shutdown(std::chrono::system_clock::now());
+  if (!WaitForCalls(deadline)) return false;
+  EndLoops();
+  return in_time;
+}
+
+// Until the last has ended; where a device is stuck in what one waits for,
+// until the deadline.
+bool RpcServerImpl::WaitForCalls(MonotonicTime deadline) {
+  constexpr auto kLook = std::chrono::milliseconds(50);
+  const RpcDependencies& dependencies = environment_.dependencies;
+  while (!environment_.calls.WaitForNoneUntil(MonotonicClock::now() + kLook)) {
+    const bool stuck =
+        dependencies.scheduler->stuck() ||
+        (dependencies.store != nullptr && dependencies.store->stuck());
+    if (stuck && MonotonicClock::now() >= deadline) return false;
+  }
+  return true;
+}
+
+void RpcServerImpl::EndLoops() {
   environment_.calls.WaitForNone();
+  environment_.decoding.WaitForNone();  // a device's thread may be about to end
   loops_.clear();
   region_socket_.reset();
-  return in_time;
 }
 
 RpcServerImpl::~RpcServerImpl() {
   Shutdown(MonotonicClock::now());
-  loops_.clear();
+  if (server_ != nullptr) EndLoops();
   server_.reset();
   environment_.answers.WaitForNone();
 }

@@ -118,8 +118,9 @@ class RpcServer {
   // before devices warm up.
   static absl::Status Check(const RpcOptions& options);
 
-  // Shuts down at once where Shutdown was not called, and returns when gRPC has
-  // let go of the last staging buffer.
+  // Shuts down at once where Shutdown was not called, and returns when every
+  // call has ended, on a stuck device too, and gRPC has let go of the last
+  // staging buffer.
   virtual ~RpcServer() = default;
 
   // The port really bound; 0: no TCP.
@@ -136,7 +137,9 @@ class RpcServer {
   // Refuses new work, waits for the calls in progress until `deadline`, ends
   // the connections, which cancels what is left then, and returns when every
   // call has ended. A product that a device is running is waited for in any
-  // case. True if nothing was cut off.
+  // case, but not past `deadline` for a device that is stuck (BatchScheduler,
+  // MatrixStore): whoever destroys the server then may wait for ever. True if
+  // nothing was cut off.
   //
   // Needs: the scheduler still ends tasks (drain it first).
   virtual bool Shutdown(MonotonicTime deadline) = 0;

@@ -33,6 +33,8 @@ absl::Status SgemmProduct::Start(SgemmOrigin origin, const SgemmFields& fields,
         static_cast<int>(environment_->dependencies.backend->devices().size()),
         environment_->options.split_flops);
   }
+  // What waits for its turn or a copy is waited for by a drain.
+  if (plan_.is_resident()) decoding_ = environment_->decoding.AddHeld();
   // From here on the product may have ended when a step returns.
   if (plan_.in_place()) {
     AwaitTurn();
@@ -80,11 +82,21 @@ absl::StatusOr<TaskSpec> SgemmProduct::Stage(
 // The turn may come from the end of another product, on a thread of a device's
 // and deep in that product's own steps; a worker takes it from there.
 void SgemmProduct::AwaitTurn() {
-  environment_->dependencies.request_log->Begin(
-      client_, plan_.request_id, plan_.output.matrix_id,
-      [this](RequestLog::Seen seen) {
-        environment_->workers.Post([this, seen] { OnTurn(seen); });
-      });
+  absl::Status cancelled;
+  {
+    // Held over Begin, so that Cancel comes before it or finds it. A turn,
+    // this one's or another's, only posts; OnTurn waits for the lock.
+    MutexLock lock(&mu_);
+    cancelled = cancelled_;
+    if (cancelled.ok()) {
+      turn_ = environment_->dependencies.request_log->Begin(
+          client_, plan_.request_id, plan_.output.matrix_id,
+          [this](RequestLog::Seen seen) {
+            environment_->workers.Post([this, seen] { OnTurn(seen); });
+          });
+    }
+  }
+  if (!cancelled.ok()) End(cancelled);
 }
 
 void SgemmProduct::OnTurn(RequestLog::Seen seen) {
@@ -122,6 +134,7 @@ void SgemmProduct::Place() {
 
 // From a task's end on the product may be gone.
 void SgemmProduct::Submit() {
+  const LiveCount::Hold decoding = std::move(decoding_);  // until it is queued
   Metrics* const metrics = environment_->dependencies.metrics;
   const double flops = plan_.shape.flops();
   const absl::Status status = parts_.empty() ? SubmitTask() : SubmitParts();
@@ -169,14 +182,20 @@ absl::Status SgemmProduct::SubmitParts() {
 void SgemmProduct::Cancel(const absl::Status& why) {
   std::shared_ptr<Task> task;
   std::shared_ptr<RowSplit> split;
+  uint64_t turn;
   {
     MutexLock lock(&mu_);
     cancelled_ = why;
     task = task_.lock();
     split = split_.lock();
+    turn = turn_;
   }
   if (task != nullptr) task->Abort(why);
   if (split != nullptr) split->Abort(why);
+  if (turn != 0 && environment_->dependencies.request_log->Withdraw(
+                       client_, plan_.output.matrix_id, turn)) {
+    End(why);
+  }
 }
 
 void SgemmProduct::OnTaskDone(TaskResult result) {
@@ -211,6 +230,7 @@ void SgemmProduct::End(absl::StatusOr<EncodedAnswer> answer) {
   placing_.Release();
   ticket_ = Admission::Ticket();
   EndTurn(/*applied=*/answer.ok());
+  decoding_.reset();
   Done done = std::move(done_);
   std::move(done)(std::move(answer));
 }

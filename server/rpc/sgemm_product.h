@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "server/observe/event_log.h"
 #include "server/rpc/call_environment.h"
+#include "server/rpc/live_count.h"
 #include "server/rpc/product_placing.h"
 #include "server/rpc/sgemm_encoder.h"
 #include "server/rpc/sgemm_fields.h"
@@ -61,8 +63,9 @@ class SgemmProduct {
   absl::Status Start(SgemmOrigin origin, const SgemmFields& fields,
                      std::span<const ByteSlice> slices, Done done);
 
-  // The answer is not wanted any more: `done` is called with `why`, soon,
-  // unless a device runs the product already or it is done.
+  // The answer is not wanted any more: `done` is called with `why`, soon (in
+  // here while it waits for its turn or in the queue), unless a device runs the
+  // product already or it is done.
   void Cancel(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Adds what is known of the product. After its end.
@@ -74,7 +77,7 @@ class SgemmProduct {
                                  std::span<const ByteSlice> slices);
 
   // Its turn.
-  void AwaitTurn();
+  void AwaitTurn() ABSL_LOCKS_EXCLUDED(mu_);
   void OnTurn(RequestLog::Seen seen);
   void EndTurn(bool applied);
 
@@ -99,6 +102,7 @@ class SgemmProduct {
   Admission::Ticket ticket_;
   TaskSpec spec_;  // until the task is made
   Done done_;
+  LiveCount::Hold decoding_;  // of one with something resident, until Submit
   bool has_turn_ = false;
   std::string client_;          // of one with something resident
   std::vector<RowPart> parts_;  // of one that is split
@@ -111,6 +115,7 @@ class SgemmProduct {
   std::weak_ptr<Task> task_ ABSL_GUARDED_BY(mu_);
   std::weak_ptr<RowSplit> split_ ABSL_GUARDED_BY(mu_);
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);  // not OK: by whom
+  uint64_t turn_ ABSL_GUARDED_BY(mu_) = 0;       // what it waits or waited for
 };
 
 }  // namespace gemmd

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -16,13 +17,13 @@
 namespace gemmd {
 namespace {
 
-std::vector<size_t> DeviceBytes(const MatrixStoreOptions& options,
-                                const Backend& backend) {
+// A sweep looks at every name, so it is not done for each that expires.
+constexpr auto kSweepInterval = std::chrono::milliseconds(250);
+
+std::vector<size_t> DeviceBytes(const Backend& backend) {
   std::vector<size_t> bytes;
   for (const auto& device : backend.devices()) {
-    const size_t there_is = device->resident_capacity();
-    bytes.push_back(options.bytes == 0 ? there_is
-                                       : std::min(options.bytes, there_is));
+    bytes.push_back(device->resident_capacity());
   }
   return bytes;
 }
@@ -64,10 +65,12 @@ DeviceMatrixStore::DeviceMatrixStore(const MatrixStoreOptions& options,
                                      MatrixStoreObserver* observer)
     : options_(options),
       abandon_after_(absl::ToChronoNanoseconds(options.abandon_after)),
+      device_timeout_(absl::ToChronoNanoseconds(options.device_timeout)),
       backend_(backend),
       observer_(observer),
-      budget_(std::make_shared<StoreBudget>(DeviceBytes(options, backend),
+      budget_(std::make_shared<StoreBudget>(DeviceBytes(backend),
                                             options.client_bytes)),
+      under_way_(backend.devices().size()),
       sweeper_([this] { Sweep(); }) {
   pthread_setname_np(sweeper_.native_handle(), "gemmd-store");
 }
@@ -80,7 +83,7 @@ DeviceMatrixStore::~DeviceMatrixStore() {
   }
   sweeper_.join();
   MutexLock lock(&mu_);
-  while (copying_ > 0) copied_.Wait(&mu_);
+  while (IsCopying()) copied_.Wait(&mu_);
 }
 
 // 128 random bits: nobody meets another's by chance.
@@ -242,10 +245,13 @@ void DeviceMatrixStore::Sweep() {
   while (true) {
     {
       MutexLock lock(&mu_);
-      while (!stopping_ && next_sweep_ > MonotonicClock::now()) {
-        wake_.WaitUntil(&mu_, next_sweep_);
+      const MonotonicTime earliest = last_sweep_ + kSweepInterval;
+      while (!stopping_ &&
+             std::max(next_sweep_, earliest) > MonotonicClock::now()) {
+        wake_.WaitUntil(&mu_, std::max(next_sweep_, earliest));
       }
       if (stopping_) return;
+      last_sweep_ = MonotonicClock::now();
     }
     RemoveExpired(MonotonicClock::now());
   }
@@ -254,9 +260,11 @@ void DeviceMatrixStore::Sweep() {
 void DeviceMatrixStore::RemoveExpired(MonotonicTime now) {
   MatrixBook::Expired expired;
   std::vector<std::shared_ptr<IncomingMatrix>> abandoned;
+  std::vector<int> stuck;
   {
     MutexLock lock(&mu_);
     next_sweep_ = kNever;
+    stuck = FindStuckDevices(now);
     expired = book_.RemoveExpired(now);
     WakeBy(book_.next_expiry());
     for (auto it = incoming_.begin(); it != incoming_.end();) {
@@ -273,6 +281,7 @@ void DeviceMatrixStore::RemoveExpired(MonotonicTime now) {
   }
   Removed(Removal::kExpired, expired.names);
   Removed(Removal::kAbandoned, abandoned.size());
+  TellOfStuckDevices(stuck);
 }
 
 }  // namespace gemmd

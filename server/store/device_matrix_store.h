@@ -48,6 +48,7 @@ class DeviceMatrixStore : public MatrixStore {
   std::vector<MatrixInfo> List(absl::string_view client) override;
   absl::Status Delete(absl::string_view client, absl::string_view id) override;
   void RemoveExpired(MonotonicTime now) override;
+  bool stuck() const override;
   size_t used_bytes() const override { return budget_->used(); }
   size_t form_bytes() const override { return budget_->used_by_forms(); }
   size_t capacity_bytes() const override { return budget_->capacity(); }
@@ -105,11 +106,24 @@ class DeviceMatrixStore : public MatrixStore {
 
   void WakeBy(MonotonicTime time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Sweep() ABSL_LOCKS_EXCLUDED(mu_);
-  void BeginCopy() ABSL_LOCKS_EXCLUDED(mu_);
-  void EndCopy() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A device's copies that have not ended; devices end them in order.
+  struct UnderWay {
+    int copies = 0;
+    MonotonicTime since;  // the last ended, or the first began
+    bool stuck = false;
+  };
+  void BeginCopy(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndCopy(int device) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsCopying() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Those that have become stuck.
+  std::vector<int> FindStuckDevices(MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TellOfStuckDevices(const std::vector<int>& devices);
 
   const MatrixStoreOptions options_;
   const MonotonicDuration abandon_after_;
+  const MonotonicDuration device_timeout_;
   Backend& backend_;
   MatrixStoreObserver* const observer_;
   const std::shared_ptr<StoreBudget> budget_;  // synchronises itself
@@ -121,9 +135,10 @@ class DeviceMatrixStore : public MatrixStore {
   // Who waits for a matrix to come to a device.
   std::map<std::pair<const StoredMatrix*, int>, std::vector<Copied>> copies_
       ABSL_GUARDED_BY(mu_);
-  int copying_ ABSL_GUARDED_BY(mu_) = 0;  // devices still call us so often
+  std::vector<UnderWay> under_way_ ABSL_GUARDED_BY(mu_);  // by device
   CondVar copied_;
   MonotonicTime next_sweep_ ABSL_GUARDED_BY(mu_) = kNever;
+  MonotonicTime last_sweep_ ABSL_GUARDED_BY(mu_){};
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   CondVar wake_;
 

@@ -47,6 +47,14 @@ absl::Status IncomingMatrix::CheckSame(const UploadSpec& spec) const {
   return absl::OkStatus();
 }
 
+bool IncomingMatrix::HasRows(const UploadSpec& spec) const {
+  if (digest_.empty() || !CheckSame(spec).ok()) return false;
+  MutexLock lock(&mu_);
+  const auto found = ranges_.find(spec.first_row);
+  return found != ranges_.end() && found->second.arrived &&
+         found->second.end == spec.first_row + spec.row_count;
+}
+
 absl::Status IncomingMatrix::AddStream(const UploadSpec& spec) {
   if (absl::Status status = CheckSame(spec); !status.ok()) return status;
   const int64_t end = spec.first_row + spec.row_count;

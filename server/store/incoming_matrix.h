@@ -45,6 +45,10 @@ class IncomingMatrix {
   // matrix.
   ResidentMemory& memory() const { return *memory_; }
 
+  // Whether these very rows came before, of the matrix announced now: a stream
+  // that is sent again since its answer was lost. Never without a digest.
+  bool HasRows(const UploadSpec& spec) const ABSL_LOCKS_EXCLUDED(mu_);
+
   // One more stream. INVALID_ARGUMENT when it announces another matrix, or rows
   // that another one has.
   absl::Status AddStream(const UploadSpec& spec) ABSL_LOCKS_EXCLUDED(mu_);

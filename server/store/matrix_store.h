@@ -21,16 +21,17 @@
 namespace gemmd {
 
 struct MatrixStoreOptions {
-  // Of each device, at most; 0: all that it sets aside
-  // (BackendOptions::resident_bytes).
-  size_t bytes = 0;
   // Since a matrix's last use, where the request says nothing. --matrix-ttl
   absl::Duration ttl = absl::Minutes(15);
   // The longest that a request may ask for.
   absl::Duration max_ttl = absl::Hours(24);
   // After this an upload that no stream carries any more is given up.
   absl::Duration abandon_after = absl::Seconds(30);
-  // Of one client, over all devices; 0: half of all there is.
+  // A device that has copies to do and ends none for so long is stuck.
+  // --device-timeout
+  absl::Duration device_timeout = absl::Seconds(60);
+  // Of one client, over all devices; 0: half of all there is, which no flag
+  // changes.
   size_t client_bytes = 0;
 };
 
@@ -60,8 +61,10 @@ class MatrixUpload {
 
   virtual const std::string& id() const = 0;
 
-  // The client holds these numbers already (found by the digest): no rows are
-  // wanted, and the matrix is known under id() as well.
+  // These numbers are there already: no rows are wanted. The client holds the
+  // matrix (found by the digest), which is known under id() as well; or a
+  // stream of this one's rows came before, of a matrix with this digest, to
+  // which more are still to come.
   virtual bool already_held() const = 0;
 
   // Bytes that this stream still owes.
@@ -122,7 +125,7 @@ class MatrixStoreObserver {
   virtual ~MatrixStoreObserver() = default;
   enum class Removal { kDeleted, kExpired, kEvicted, kReplaced, kAbandoned };
   virtual void OnRemoved(Removal why) = 0;
-  // A copy failed: the device cannot be trusted any more. As
+  // A copy failed, or does not end: the device cannot be trusted any more. As
   // BatchObserver::OnDeviceFault, for the log.
   virtual void OnDeviceFault(int device, const absl::Status& status) = 0;
 };
@@ -140,7 +143,8 @@ class MatrixStoreObserver {
 // OUT_OF_RANGE.
 //
 // Time: a matrix expires `ttl` after its last use; uses are products, transfers
-// and Find. A thread of the store's looks after that.
+// and Find. A thread of the store's looks after that, four times a second at
+// most.
 //
 // Thread-safe. No lock is held while a device is called or anybody told (I2).
 class MatrixStore {
@@ -149,6 +153,7 @@ class MatrixStore {
   static std::unique_ptr<MatrixStore> Create(const MatrixStoreOptions& options,
                                              Backend& backend,
                                              MatrixStoreObserver* observer);
+  // Waits for the copies under way, on a stuck device too: see stuck().
   virtual ~MatrixStore() = default;
 
   // Several streams of one matrix announce the same rows, cols and digest, and
@@ -190,15 +195,21 @@ class MatrixStore {
   virtual void Read(std::shared_ptr<const StoredMatrix> matrix, size_t offset,
                     StagingBuffer to, Device::CopyDone done) = 0;
 
+  // Complete or not, in order of id.
   virtual std::vector<MatrixInfo> List(absl::string_view client) = 0;
 
   // NOT_FOUND with ResourceInfo. Uses under way go on.
   virtual absl::Status Delete(absl::string_view client,
                               absl::string_view id) = 0;
 
-  // Forgets what is past its time at `now`. The store's own thread does it with
-  // the present time; tests do it with a time of their own.
+  // Forgets what is past its time at `now`, and gives devices up that are stuck
+  // then. The store's own thread does it with the present time; tests do it
+  // with a time of their own.
   virtual void RemoveExpired(MonotonicTime now) = 0;
+
+  // A device is stuck in a copy, which may still use its memory and whose
+  // `done` has not been called: whoever waits for it may wait for ever.
+  virtual bool stuck() const = 0;
 
   // Device bytes taken, of deleted matrices that are still used too; and at
   // most.

@@ -1,5 +1,7 @@
 #include "server/store/request_log.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <list>
 #include <map>
@@ -71,16 +73,37 @@ class AppliedIds {
 
 class TurnLog : public RequestLog {
  public:
-  void Begin(absl::string_view client, absl::string_view request_id,
-             absl::string_view matrix_id,
-             absl::AnyInvocable<void(Seen) &&> turn) override {
+  uint64_t Begin(absl::string_view client, absl::string_view request_id,
+                 absl::string_view matrix_id,
+                 absl::AnyInvocable<void(Seen) &&> turn) override {
     const Key key(client, matrix_id);
+    uint64_t number;
     {
       MutexLock lock(&mu_);
+      number = ++last_number_;
       queues_[key].waiting.push_back(
-          {std::string(request_id), std::move(turn)});
+          {number, std::string(request_id), std::move(turn)});
     }
     GiveTurns(key);
+    return number;
+  }
+
+  // A queue with one that waits is never empty of others: one runs, or turns
+  // are being given. Whoever ends that finds the queue as it is then.
+  bool Withdraw(absl::string_view client, absl::string_view matrix_id,
+                uint64_t number) override {
+    Waiting withdrawn;  // destroyed where no lock is held
+    MutexLock lock(&mu_);
+    const auto found = queues_.find(Key(client, matrix_id));
+    if (found == queues_.end()) return false;
+    std::deque<Waiting>& waiting = found->second.waiting;
+    const auto at =
+        std::find_if(waiting.begin(), waiting.end(),
+                     [=](const Waiting& x) { return x.number == number; });
+    if (at == waiting.end()) return false;
+    withdrawn = std::move(*at);
+    waiting.erase(at);
+    return true;
   }
 
   void End(absl::string_view client, absl::string_view request_id,
@@ -99,6 +122,7 @@ class TurnLog : public RequestLog {
  private:
   using Key = std::pair<std::string, std::string>;  // client, matrix
   struct Waiting {
+    uint64_t number = 0;
     std::string request_id;
     absl::AnyInvocable<void(Seen) &&> turn;
   };
@@ -142,6 +166,7 @@ class TurnLog : public RequestLog {
   }
 
   Mutex mu_;
+  uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
   AppliedIds applied_ ABSL_GUARDED_BY(mu_);
   // Of matrices that somebody runs or waits for.
   std::map<Key, Queue> queues_ ABSL_GUARDED_BY(mu_);

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/functional/any_invocable.h"
@@ -27,10 +28,16 @@ class RequestLog {
   };
   // Calls `turn` once, maybe at once: with kNew when the request is the only
   // one of this client and output id that runs, with kDone when one with the
-  // same request id has been applied (also while this one waited).
-  virtual void Begin(absl::string_view client, absl::string_view request_id,
-                     absl::string_view matrix_id,
-                     absl::AnyInvocable<void(Seen) &&> turn) = 0;
+  // same request id has been applied (also while this one waited). The number
+  // returned, never 0, stands for it in Withdraw.
+  virtual uint64_t Begin(absl::string_view client, absl::string_view request_id,
+                         absl::string_view matrix_id,
+                         absl::AnyInvocable<void(Seen) &&> turn) = 0;
+
+  // Gives a turn up that has not come. True: it never will. False: `turn` was
+  // called, or is being called.
+  virtual bool Withdraw(absl::string_view client, absl::string_view matrix_id,
+                        uint64_t waiting) = 0;
 
   // The end of a kNew: `applied` tells whether the product was committed. Lets
   // the next of the same matrix have its turn.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/execute/task_run.h"
 #include "server/store/device_matrix_store.h"
 #include "server/store/store_errors.h"
@@ -87,14 +88,56 @@ absl::Status DeviceMatrixStore::MakeRoomForAName() {
   return TooManyNamesError(names);
 }
 
-void DeviceMatrixStore::BeginCopy() {
-  MutexLock lock(&mu_);
-  ++copying_;
+void DeviceMatrixStore::BeginCopy(int device_index) {
+  UnderWay& of = under_way_[device_index];
+  if (++of.copies > 1) return;
+  of.since = MonotonicClock::now();
+  WakeBy(of.since + device_timeout_);
 }
 
-void DeviceMatrixStore::EndCopy() {
+void DeviceMatrixStore::EndCopy(int device_index) {
   MutexLock lock(&mu_);
-  if (--copying_ == 0) copied_.SignalAll();
+  UnderWay& of = under_way_[device_index];
+  of.since = MonotonicClock::now();
+  of.stuck = false;  // slow, then
+  if (--of.copies == 0) copied_.SignalAll();
+}
+
+bool DeviceMatrixStore::IsCopying() const {
+  return std::any_of(under_way_.begin(), under_way_.end(),
+                     [](const UnderWay& of) { return of.copies > 0; });
+}
+
+bool DeviceMatrixStore::stuck() const {
+  MutexLock lock(&mu_);
+  return std::any_of(under_way_.begin(), under_way_.end(),
+                     [](const UnderWay& of) { return of.stuck; });
+}
+
+std::vector<int> DeviceMatrixStore::FindStuckDevices(MonotonicTime now) {
+  std::vector<int> found;
+  for (size_t i = 0; i < under_way_.size(); ++i) {
+    UnderWay& of = under_way_[i];
+    if (of.copies == 0 || of.stuck) continue;
+    of.stuck = of.since + device_timeout_ <= now;
+    if (of.stuck) {
+      found.push_back(static_cast<int>(i));
+    } else {
+      WakeBy(of.since + device_timeout_);
+    }
+  }
+  return found;
+}
+
+void DeviceMatrixStore::TellOfStuckDevices(const std::vector<int>& devices) {
+  if (observer_ == nullptr) return;
+  for (const int stuck : devices) {
+    observer_->OnDeviceFault(
+        stuck, absl::InternalError(absl::StrCat(
+                   "the device has ended no copy of a resident matrix for ",
+                   absl::FormatDuration(options_.device_timeout),
+                   " (--device-timeout)")));
+  }
 }
 
 absl::Status DeviceMatrixStore::CopyStatus(int device_index,
@@ -110,9 +153,12 @@ absl::Status DeviceMatrixStore::CopyStatus(int device_index,
 void DeviceMatrixStore::CopyIn(std::shared_ptr<IncomingMatrix> matrix,
                                size_t offset, StagingBuffer chunk,
                                Copied copied) {
-  BeginCopy();
   ResidentMemory& memory = matrix->memory();
   const int to = memory.device();
+  {
+    MutexLock lock(&mu_);
+    BeginCopy(to);
+  }
   device(to).CopyIn(
       memory, offset, std::move(chunk),
       [this, to, matrix = std::move(matrix), copied = std::move(copied)](
@@ -121,15 +167,18 @@ void DeviceMatrixStore::CopyIn(std::shared_ptr<IncomingMatrix> matrix,
         if (!status.ok()) Drop(matrix);
         std::move(copied)(CopyStatus(to, status));
         matrix.reset();
-        EndCopy();
+        EndCopy(to);
       });
 }
 
 void DeviceMatrixStore::Read(std::shared_ptr<const StoredMatrix> matrix,
                              size_t offset, StagingBuffer to,
                              Device::CopyDone done) {
-  BeginCopy();
   const int home = matrix->home();
+  {
+    MutexLock lock(&mu_);
+    BeginCopy(home);
+  }
   const ResidentMemory& memory = *matrix->memory(home);
   device(home).CopyOut(
       memory, offset, std::move(to),
@@ -137,7 +186,7 @@ void DeviceMatrixStore::Read(std::shared_ptr<const StoredMatrix> matrix,
           const absl::Status& status, StagingBuffer buffer) mutable {
         matrix.reset();
         std::move(done)(CopyStatus(home, status), std::move(buffer));
-        EndCopy();
+        EndCopy(home);
       });
 }
 
@@ -152,7 +201,7 @@ void DeviceMatrixStore::CopyTo(std::shared_ptr<StoredMatrix> matrix, int to,
       std::vector<Copied>& waiting = copies_[{matrix.get(), to}];
       waiting.push_back(std::move(done));
       if (waiting.size() > 1) return;  // it is on its way
-      ++copying_;
+      BeginCopy(to);
     }
   }
   if (at_once) {
@@ -187,7 +236,7 @@ void DeviceMatrixStore::EndCopyTo(const std::shared_ptr<StoredMatrix>& matrix,
     copies_.erase(found);
   }
   for (Copied& done : waiting) std::move(done)(status);
-  EndCopy();
+  EndCopy(to);
 }
 
 }  // namespace gemmd

@@ -47,6 +47,9 @@ absl::StatusOr<std::unique_ptr<MatrixUpload>> DeviceMatrixStore::Join(
     const UploadSpec& spec, MonotonicDuration ttl) {
   const auto incoming = incoming_.find({spec.client, spec.id});
   if (incoming != incoming_.end()) {
+    if (incoming->second->HasRows(spec)) {
+      return std::make_unique<HeldUpload>(spec.id, /*complete=*/false);
+    }
     absl::Status status = incoming->second->AddStream(spec);
     if (!status.ok()) return status;
     return std::make_unique<UploadStream>(
@@ -68,7 +71,7 @@ absl::StatusOr<std::unique_ptr<MatrixUpload>> DeviceMatrixStore::Join(
     return nullptr;
   }
   WakeBy(book_.next_expiry());
-  return std::make_unique<HeldUpload>(spec.id);
+  return std::make_unique<HeldUpload>(spec.id, /*complete=*/true);
 }
 
 std::unique_ptr<MatrixUpload> DeviceMatrixStore::Begin(

@@ -34,6 +34,7 @@ struct UploadStream::Ending {
     }
     if (!result.ok()) {
       matrix->AbandonStream(rows, MonotonicClock::now());
+      store.AbandonStream(*matrix);
       std::move(now)(result);
       return;
     }
@@ -125,7 +126,7 @@ absl::Status HeldUpload::Append(StagingBuffer chunk,
 
 void HeldUpload::Finish(
     absl::AnyInvocable<void(absl::StatusOr<Result>) &&> done) {
-  std::move(done)(Result{id_, /*complete=*/true, /*already_held=*/true});
+  std::move(done)(Result{id_, complete_, /*already_held=*/complete_});
 }
 
 }  // namespace gemmd

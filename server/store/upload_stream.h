@@ -45,10 +45,12 @@ class UploadStream : public MatrixUpload {
   bool finished_ = false;
 };
 
-// A stream of a matrix that the client holds already.
+// A stream of a matrix that the client holds already, or, if that is not
+// complete, whose rows are there already.
 class HeldUpload : public MatrixUpload {
  public:
-  explicit HeldUpload(std::string id) : id_(std::move(id)) {}
+  HeldUpload(std::string id, bool complete)
+      : id_(std::move(id)), complete_(complete) {}
   const std::string& id() const override { return id_; }
   bool already_held() const override { return true; }
   uint64_t missing_bytes() const override { return 0; }
@@ -59,6 +61,7 @@ class HeldUpload : public MatrixUpload {
 
  private:
   const std::string id_;
+  const bool complete_;
 };
 
 }  // namespace gemmd

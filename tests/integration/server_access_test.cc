@@ -240,7 +240,8 @@ TEST_F(ServerAccessTest, LetsInWhoHasAListedTokenAndItsRole) {
   status = Multiply(server.channel(), kWatcher);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(status.error_message(),
-              AllOf(HasSubstr("watcher"), HasSubstr("compute")));
+              AllOf(HasSubstr("watcher"), HasSubstr("has the role info"),
+                    HasSubstr("lacks the role compute")));
 
   status = Multiply(server.channel());
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);

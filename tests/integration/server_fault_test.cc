@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -88,6 +90,44 @@ class ServerFaultTest : public ::testing::TestWithParam<Fault> {
     std::future<absl::Status> busy = MultiplyLater();
     EXPECT_TRUE(Eventually([&] { return device().running() == 1; }));
     return busy;
+  }
+
+  // Of resident matrices of 2 x 2.
+  absl::Status Upload(const std::string& id) {
+    grpc::ClientContext context;
+    v1::UploadMatrixResponse response;
+    auto writer = server_->gemm().UploadMatrix(&context, &response);
+    v1::UploadMatrixRequest request;
+    request.mutable_header()->set_matrix_id(id);
+    request.mutable_header()->set_rows(2);
+    request.mutable_header()->set_cols(2);
+    writer->Write(request);
+    request.set_chunk(std::string(16, '\0'));
+    writer->Write(request);
+    writer->WritesDone();
+    return FromGrpcStatus(writer->Finish());
+  }
+  absl::Status Download(const std::string& id) {
+    grpc::ClientContext context;
+    v1::DownloadMatrixRequest request;
+    request.set_matrix_id(id);
+    auto reader = server_->gemm().DownloadMatrix(&context, request);
+    v1::DownloadMatrixResponse response;
+    while (reader->Read(&response)) {
+    }
+    return FromGrpcStatus(reader->Finish());
+  }
+  absl::Status MultiplyResident(const std::string& a, const std::string& b) {
+    grpc::ClientContext context;
+    v1::SgemmRequest request;
+    request.mutable_a()->set_matrix_id(a);
+    request.mutable_b()->set_matrix_id(b);
+    for (v1::Operand* x : {request.mutable_a(), request.mutable_b()}) {
+      x->set_rows(2);
+      x->set_cols(2);
+    }
+    v1::SgemmResponse response;
+    return FromGrpcStatus(server_->gemm().Sgemm(&context, request, &response));
   }
 
   // The end of the server and, unless a device is stuck, of its backend.
@@ -223,6 +263,33 @@ TEST_F(ServerFaultTest, AStuckDeviceIsGivenUpAndTheServerEnds) {
   // The end does not wait for the device, nor take away what it uses.
   EXPECT_EQ((*server_)->Shutdown().code(), absl::StatusCode::kInternal);
   EXPECT_EQ(device().running(), 1);
+}
+
+// An upload, a download, and a product that waits for a copy to its device.
+TEST_F(ServerFaultTest, ACopyThatIsStuckDoesNotHoldUpTheEnd) {
+  options_.device_timeout = absl::Milliseconds(300);
+  options_.drain_timeout = absl::Milliseconds(500);
+  const std::function<absl::Status()> held[] = {
+      [this] { return Upload("z"); },
+      [this] { return Download("x"); },
+      [this] { return MultiplyResident("x", "y"); },
+  };
+  for (const auto& call : held) {
+    Start(/*devices=*/2);
+    ASSERT_TRUE(Upload("x").ok());  // on one device
+    ASSERT_TRUE(Upload("y").ok());  // on the other
+    for (int i = 0; i < devices_; ++i) device(i).Set(Fault::kStuckCopies);
+    auto stuck = std::async(std::launch::async, call);
+    ASSERT_TRUE(Eventually([&] {
+      return device(0).stuck_copies() + device(1).stuck_copies() > 0;
+    }));
+    (*server_)->Wait();  // without having been asked to stop
+    EXPECT_EQ((*server_)->Shutdown().code(), absl::StatusCode::kInternal);
+    EXPECT_FALSE(stuck.get().ok());
+    ReleaseAll();
+    server_.reset();  // waits for what was stuck
+  }
+  backend_ = nullptr;
 }
 
 TEST_F(ServerFaultTest, OneLostDeviceOfTwoLetsTheOtherFinish) {

@@ -40,11 +40,35 @@ void FaultyDevice::Set(Fault fault) {
 }
 
 void FaultyDevice::Release() {
+  decltype(copies_) copies;
+  {
+    MutexLock lock(&mu_);
+    if (fault_ == Fault::kStuck || fault_ == Fault::kStuckCopies) {
+      fault_ = Fault::kNone;
+    }
+    copies.swap(copies_);
+  }
+  for (auto& copy : copies) std::move(copy)();
   MutexLock lock(&mu_);
-  if (fault_ == Fault::kStuck) fault_ = Fault::kNone;
   ++releases_;
   changed_.SignalAll();
   while (running_ > 0) changed_.Wait(&mu_);
+}
+
+int FaultyDevice::stuck_copies() const {
+  MutexLock lock(&mu_);
+  return static_cast<int>(copies_.size());
+}
+
+void FaultyDevice::Copy(absl::AnyInvocable<void() &&> copy) {
+  {
+    MutexLock lock(&mu_);
+    if (fault_ == Fault::kStuckCopies) {
+      copies_.push_back(std::move(copy));
+      return;
+    }
+  }
+  std::move(copy)();
 }
 
 int FaultyDevice::running() const {
@@ -56,7 +80,7 @@ void FaultyDevice::Execute(Batch batch, BatchDone done) {
   {
     MutexLock lock(&mu_);
     const Fault fault = lost_ ? Fault::kLostBeforeStart : fault_;
-    if (fault != Fault::kNone) {
+    if (fault != Fault::kNone && fault != Fault::kStuckCopies) {
       lost_ = lost_ || fault >= Fault::kLostBeforeStart;
       ++running_;
       jobs_.push_back({fault, releases_, std::move(batch), std::move(done)});
@@ -150,19 +174,27 @@ size_t FaultyDevice::resident_capacity() const {
 
 void FaultyDevice::CopyIn(ResidentMemory& to, size_t offset, StagingBuffer from,
                           CopyDone done) {
-  inner_->CopyIn(to, offset, std::move(from), std::move(done));
+  Copy([this, &to, offset, from = std::move(from),
+        done = std::move(done)]() mutable {
+    inner_->CopyIn(to, offset, std::move(from), std::move(done));
+  });
 }
 
 void FaultyDevice::CopyOut(const ResidentMemory& from, size_t offset,
                            StagingBuffer to, CopyDone done) {
-  inner_->CopyOut(from, offset, std::move(to), std::move(done));
+  Copy([this, &from, offset, to = std::move(to),
+        done = std::move(done)]() mutable {
+    inner_->CopyOut(from, offset, std::move(to), std::move(done));
+  });
 }
 
 void FaultyDevice::CopyFrom(const ResidentMemory& from,
                             const ResidentMemory& to, size_t offset,
                             size_t bytes,
                             absl::AnyInvocable<void(absl::Status) &&> done) {
-  inner_->CopyFrom(from, to, offset, bytes, std::move(done));
+  Copy([this, &from, &to, offset, bytes, done = std::move(done)]() mutable {
+    inner_->CopyFrom(from, to, offset, bytes, std::move(done));
+  });
 }
 
 absl::StatusOr<std::unique_ptr<FaultyBackend>> FaultyBackend::Create(

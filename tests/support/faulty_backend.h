@@ -22,6 +22,7 @@ enum class Fault {
   kNone,
   kSlow,           // it begins FaultyDevice::kSlowness later
   kStuck,          // it begins, and ends when the test lets it (Release)
+  kStuckCopies,    // likewise copies to and from resident matrices; no batch
   kOutOfMemory,    // there is no device memory for its tasks
   kLaunchFailure,  // its launch fails, which the device survives
   // A sticky error: the device is lost. Found before the batch began, at its
@@ -46,6 +47,9 @@ class FaultyDevice : public Device {
 
   // Batches under way.
   int running() const;
+
+  // Copies that are stuck.
+  int stuck_copies() const;
 
   static constexpr auto kSlowness = std::chrono::milliseconds(20);
 
@@ -74,6 +78,7 @@ class FaultyDevice : public Device {
   void Work();
   BatchReport Run(Job& job);
   void WaitForRelease(int releases);
+  void Copy(absl::AnyInvocable<void() &&> copy) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::unique_ptr<Device> inner_;
   mutable Mutex mu_;
@@ -84,6 +89,7 @@ class FaultyDevice : public Device {
   int releases_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mu_);
+  std::deque<absl::AnyInvocable<void() &&>> copies_ ABSL_GUARDED_BY(mu_);
   // One a stream, and one more to be free: last, they use all of the above.
   std::vector<std::thread> threads_;
 };

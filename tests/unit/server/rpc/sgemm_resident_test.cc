@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <future>
@@ -176,10 +177,8 @@ TEST_F(SgemmResidentTest, OneThatWaitsForItsTurnCanBeCancelled) {
   WaitFor([&] { return admission_->requests() == 2; });
   context.TryCancel();
   EXPECT_EQ(second.get().error_code(), grpc::StatusCode::CANCELLED);
-  // The server hears of it before what comes later on the same connection.
-  grpc::ClientContext later;
-  v1::ListMatricesResponse matrices;
-  ASSERT_TRUE(stub_->ListMatrices(&later, {}, &matrices).ok());
+  // What it held is free although its turn has not come.
+  WaitFor([&] { return admission_->requests() == 1; });
   // It was cancelled, so that its id is not known as done.
   auto third = std::async(std::launch::async,
                           [&] { return Multiply(AddOnes("x", "two")); });
@@ -190,6 +189,50 @@ TEST_F(SgemmResidentTest, OneThatWaitsForItsTurnCanBeCancelled) {
   EXPECT_FALSE(again->execution().replayed());
   EXPECT_EQ(FirstElement("x"), 2.0f);
   ExpectNothingHeld();
+}
+
+TEST_F(SgemmResidentTest, OneThatWaitsForItsTurnEndsAtItsDeadline) {
+  KeepZeros("x");
+  backend_->gate().Close();
+  auto first = std::async(std::launch::async,
+                          [&] { return Multiply(AddOnes("x", "one")); });
+  WaitFor([&] { return backend_->gate().waiting() == 1; });
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::milliseconds(100));
+  v1::SgemmResponse response;
+  EXPECT_EQ(stub_->Sgemm(&context, AddOnes("x", "two"), &response).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  WaitFor([&] { return admission_->requests() == 1; });
+  backend_->gate().Open();
+  EXPECT_TRUE(first.get().ok());
+  EXPECT_EQ(FirstElement("x"), 1.0f);
+}
+
+TEST_F(SgemmResidentTest, ADrainLetsThoseThatWaitForTheirTurnHaveIt) {
+  KeepZeros("x");
+  backend_->gate().Close();
+  constexpr int kClients = 4;
+  std::vector<std::future<absl::StatusOr<v1::SgemmResponse>>> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(
+        std::async(std::launch::async, [&] { return Multiply(AddOnes("x")); }));
+  }
+  WaitFor([&] { return admission_->requests() == kClients; });
+  const MonotonicTime deadline =
+      MonotonicClock::now() + std::chrono::seconds(60);
+  auto refused =
+      std::async(std::launch::async, [&] { server_->RefuseNew(deadline); });
+  EXPECT_EQ(refused.wait_for(std::chrono::milliseconds(100)),
+            std::future_status::timeout)
+      << "three have not reached the queue";
+  backend_->gate().Open();
+  refused.get();
+  EXPECT_TRUE(scheduler_->Drain(deadline));
+  for (auto& client : clients) {
+    const auto response = client.get();
+    EXPECT_TRUE(response.ok()) << response.status();
+  }
 }
 
 TEST_F(SgemmResidentTest, AProductThatFailsLeavesItsOutputAsItWas) {

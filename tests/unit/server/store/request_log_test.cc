@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,9 +21,9 @@ using ::testing::IsEmpty;
 class RequestLogTest : public ::testing::Test {
  protected:
   // Writes "id:new" or "id:done" to turns_ when it is its turn.
-  void Begin(const std::string& id, const std::string& matrix = "c",
-             const std::string& client = "alice") {
-    log_->Begin(client, id, matrix, [this, id](Seen seen) {
+  uint64_t Begin(const std::string& id, const std::string& matrix = "c",
+                 const std::string& client = "alice") {
+    return log_->Begin(client, id, matrix, [this, id](Seen seen) {
       turns_.push_back(absl::StrCat(id, seen == Seen::kNew ? ":new" : ":done"));
     });
   }
@@ -72,6 +73,25 @@ TEST_F(RequestLogTest, TheWaitingRepetitionOfAFailureIsTried) {
   Begin("a");
   End("a", false);
   EXPECT_THAT(Turns(), ElementsAre("a:new", "a:new"));
+}
+
+TEST_F(RequestLogTest, OneThatWaitsMayWithdraw) {
+  const uint64_t first = Begin("a");
+  const uint64_t second = Begin("b");
+  const uint64_t again = Begin("b");
+  EXPECT_THAT(Turns(), ElementsAre("a:new"));
+  EXPECT_FALSE(log_->Withdraw("alice", "c", first)) << "it has its turn";
+  EXPECT_FALSE(log_->Withdraw("alice", "d", second)) << "another matrix";
+  EXPECT_FALSE(log_->Withdraw("bob", "c", second)) << "another client";
+  EXPECT_TRUE(log_->Withdraw("alice", "c", second));
+  EXPECT_FALSE(log_->Withdraw("alice", "c", second));
+  End("a", true);
+  EXPECT_THAT(Turns(), ElementsAre("b:new"));
+  EXPECT_FALSE(log_->Withdraw("alice", "c", again));
+  const uint64_t last = Begin("c");
+  EXPECT_TRUE(log_->Withdraw("alice", "c", last));
+  End("b", true);
+  EXPECT_THAT(Turns(), IsEmpty());
 }
 
 TEST_F(RequestLogTest, RequestsWithoutAnIdTakeTurnsAndAreForgotten) {

@@ -141,6 +141,31 @@ TEST_F(UploadTest, AWrongDigestDropsTheMatrix) {
   }
 }
 
+// A client that did not hear of a stream's end sends it again.
+TEST_F(UploadTest, AStreamWhoseRowsAreThereIsNotWantedAgain) {
+  const std::string bytes = RandomBytes(10 * 4 * 4);
+  for (const bool digest : {true, false}) {
+    UploadSpec spec = Spec(digest ? "told" : "untold", 10, 4);
+    if (digest) spec.digest = DigestOf(bytes);
+    const auto carry = [&](int64_t first, int64_t count) {
+      return Upload(Rows(spec, first, count),
+                    absl::string_view(bytes).substr(first * 16, count * 16));
+    };
+    ASSERT_TRUE(carry(0, 6).ok());
+    const auto again = carry(0, 6);
+    EXPECT_EQ(again.ok(), digest) << again.status();
+    if (digest) {
+      EXPECT_FALSE(again->complete);
+      EXPECT_FALSE(again->already_held);
+    }
+    EXPECT_FALSE(carry(0, 5).ok()) << "other rows";
+    const auto last = carry(6, 4);
+    ASSERT_TRUE(last.ok()) << last.status();
+    EXPECT_TRUE(last->complete);
+    EXPECT_EQ(ReadBack(*store_->Find("alice", spec.id)), bytes);
+  }
+}
+
 TEST_F(UploadTest, StreamsThatDisagreeAreRefused) {
   const UploadSpec spec = Spec("a", 10, 4);
   auto first = store_->BeginUpload(Rows(spec, 3, 4));
@@ -224,6 +249,39 @@ TEST_F(UploadTest, AnAbandonedUploadIsGivenUpAfterAWhile) {
   EXPECT_EQ(FindCode("live"), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(observer_.count(Removal::kAbandoned), 1);
   EXPECT_EQ(store_->used_bytes(), 64u);
+}
+
+TEST_F(UploadTest, WhatAFailedStreamLeavesIsGivenUpWithoutBeingAskedFor) {
+  Make({.abandon_after = absl::Milliseconds(20)}, {1 << 20});
+  auto upload = store_->BeginUpload(Spec("a", 2, 2));
+  ASSERT_TRUE(upload.ok());
+  ASSERT_TRUE(Append(**upload, "12345678").ok());
+  EXPECT_FALSE(Finish(**upload).ok()) << "half of it is missing";
+  upload->reset();
+  for (int i = 0; i < 10'000 && store_->used_bytes() > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(store_->used_bytes(), 0u);
+}
+
+TEST_F(UploadTest, ADeviceThatEndsNoCopyIsStuckUntilItDoes) {
+  Make({.device_timeout = absl::Minutes(1)}, {1 << 20, 1 << 20});
+  backend_->device().Hold();
+  auto upload = store_->BeginUpload(Spec("a", 2, 2));
+  ASSERT_TRUE(upload.ok());
+  store_->RemoveExpired(MonotonicClock::now() + std::chrono::seconds(70));
+  EXPECT_FALSE(store_->stuck()) << "it has nothing to do";
+  ASSERT_TRUE(Append(**upload, "12345678").ok());
+  const MonotonicTime now = MonotonicClock::now();
+  store_->RemoveExpired(now + std::chrono::seconds(50));
+  EXPECT_FALSE(store_->stuck());
+  for (const int seconds : {70, 80}) {
+    store_->RemoveExpired(now + std::chrono::seconds(seconds));
+    EXPECT_TRUE(store_->stuck());
+    EXPECT_EQ(observer_.faults, 1);
+  }
+  backend_->device().RunCopies();
+  EXPECT_FALSE(store_->stuck());
 }
 
 TEST_F(UploadTest, AnAbandonedStreamsCopiesDoNotHarmWhatComesAfter) {
