@@ -108,8 +108,7 @@ TestCertificate MakeCertificate(const CertificateSpec& spec,
 }
 
 std::string WriteTestFile(const std::string& name, const std::string& text) {
-  std::string path =
-      absl::StrCat(testing::TempDir(), getpid(), "_", name);
+  std::string path = absl::StrCat(testing::TempDir(), getpid(), "_", name);
   const std::string next = path + ".next";
   std::ofstream(next, std::ios::binary) << text;
   std::filesystem::permissions(next, std::filesystem::perms::owner_read |
