@@ -2,7 +2,6 @@
 
 #include "server/rpc/service.h"
 
-#include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +21,6 @@ namespace {
 
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
-using ::testing::HasSubstr;
 
 class HealthTest : public ServiceTest {
  protected:
