@@ -68,6 +68,15 @@ def pod_security_restricted(o):
     assert o.pod["enableServiceLinks"] is False
 
 
+def workload_has_the_common_labels(o):
+    for labels in (o.deployment["metadata"]["labels"],
+                   o.deployment["spec"]["template"]["metadata"]["labels"]):
+        missing = {"name", "instance", "version", "component", "part-of",
+                   "managed-by"} - {label.removeprefix("app.kubernetes.io/")
+                                    for label in labels}
+        assert not missing, missing
+
+
 def rollout_needs_no_spare_device(o):
     strategy = o.deployment["spec"]["strategy"]["rollingUpdate"]
     assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
@@ -187,7 +196,8 @@ def foreign_kinds_are_announced(o):
             assert f"`{group}`" in expected, group
 
 
-RULES = [pod_security_restricted, rollout_needs_no_spare_device,
+RULES = [pod_security_restricted, workload_has_the_common_labels,
+         rollout_needs_no_spare_device,
          autoscalers_own_the_number_of_pods, grace_covers_the_drain,
          ports_are_those_that_gemmd_listens_on, probes_have_names_of_their_own,
          tls_is_whole_or_absent, resources_are_bounded, two_messages_fit,
