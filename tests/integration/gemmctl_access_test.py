@@ -9,12 +9,11 @@ import unittest
 import numpy as np
 
 import gemmd_process
+from gemmctl_cases import REJECTED, UNAVAILABLE, USAGE, GemmctlTestCase
 from gemmd_process import gemmctl
 
-USAGE, UNAVAILABLE, REJECTED = 2, 3, 5
 
-
-class AccessTest(unittest.TestCase):
+class AccessTest(GemmctlTestCase):
     """A server that knows `trainer` (compute,info) and `watcher` (info)."""
 
     @classmethod
@@ -43,13 +42,6 @@ class AccessTest(unittest.TestCase):
         access = ["--token-file", self.token(token)] if token else []
         return gemmctl(*arguments, "--server", self.server.address, *access,
                        cwd=self.folder)
-
-    def assert_fails(self, result, code, *words):
-        self.assertEqual(result.returncode, code, result.stderr)
-        self.assertEqual(result.stdout, "")
-        self.assertRegex(result.stderr, r"\Agemmctl: [^\n]+\n\Z")
-        for word in words:
-            self.assertIn(word, result.stderr)
 
     def test_a_minted_token_opens_every_command_of_its_roles(self):
         for command in (["info"], ["kernels"], ["health"], ["matrices"],

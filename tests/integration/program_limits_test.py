@@ -12,9 +12,8 @@ import unittest
 
 import numpy as np
 
+from gemmctl_cases import FAILED, USAGE, GemmctlTestCase
 from gemmd_process import BIN
-
-FAILED, USAGE = 1, 2
 
 
 def run(command, **options):
@@ -25,18 +24,12 @@ def run(command, **options):
                           env={**os.environ, "PATH": path}, **options)
 
 
-class StandardStreamsTest(unittest.TestCase):
-    def assert_says(self, result, code, *words):
-        self.assertEqual(result.returncode, code, result.stderr)
-        self.assertRegex(result.stderr, r"\Agemmctl: [^\n]+\n\Z")
-        for word in words:
-            self.assertIn(word, result.stderr)
-
+class StandardStreamsTest(GemmctlTestCase):
     def test_a_result_that_cannot_be_written_is_a_failure(self):
         for command in ("gemmctl --help", "gemmctl completion"):
-            self.assert_says(run(f"{command} >/dev/full"), FAILED, "stdout",
+            self.assert_fails(run(f"{command} >/dev/full"), FAILED, "stdout",
                              "No space left")
-            self.assert_says(run(f"{command} >&-"), FAILED, "stdout",
+            self.assert_fails(run(f"{command} >&-"), FAILED, "stdout",
                              "Bad file descriptor")
             self.assertEqual(run(f"{command} 2>&- <&-").returncode, 0)
 
@@ -62,15 +55,12 @@ class StandardStreamsTest(unittest.TestCase):
 
 @unittest.skipIf("ASAN_OPTIONS" in os.environ,
                  "the sanitizer ends a program without memory in its own way")
-class MemoryTest(unittest.TestCase):
+class MemoryTest(GemmctlTestCase):
     def assert_does_not_fit(self, command, *words):
         limit = 4 << 30
         result = run(command, preexec_fn=lambda: resource.setrlimit(
             resource.RLIMIT_AS, (limit, limit)))
-        self.assertEqual(result.returncode, USAGE, result.stderr)
-        self.assertRegex(result.stderr, r"\Agemmctl: [^\n]+\n\Z")
-        for word in words:
-            self.assertIn(word, result.stderr)
+        self.assert_fails(result, USAGE, *words)
 
     def test_a_file_larger_than_memory(self):
         with tempfile.TemporaryDirectory() as folder:

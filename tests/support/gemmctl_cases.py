@@ -15,7 +15,19 @@ from gemmd_process import gemmctl
 FAILED, USAGE, UNAVAILABLE, DEADLINE, REJECTED = 1, 2, 3, 4, 5
 
 
-class Folder(unittest.TestCase):
+class GemmctlTestCase(unittest.TestCase):
+    """What gemmctl promises of every failure."""
+
+    def assert_fails(self, result, code, *words):
+        """One line on stderr with these words, nothing on stdout."""
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertRegex(result.stderr, r"\Agemmctl: [^\n]+\n\Z")
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+
+class Folder(GemmctlTestCase):
     """A folder with a.npy (5 x 7), b.npy (7 x 3) and what a test adds."""
 
     def setUp(self):
@@ -39,14 +51,6 @@ class Folder(unittest.TestCase):
 
     def gemmctl(self, *arguments, **options):
         return gemmctl(*arguments, cwd=self.folder, **options)
-
-    def assert_fails(self, result, code, *words):
-        """One line on stderr with these words, nothing on stdout."""
-        self.assertEqual(result.returncode, code, result.stderr)
-        self.assertEqual(result.stdout, "")
-        self.assertRegex(result.stderr, r"\Agemmctl: [^\n]+\n\Z")
-        for word in words:
-            self.assertIn(word, result.stderr)
 
     def assert_no_output(self):
         left = {path.name for path in self.folder.iterdir()
