@@ -8,7 +8,7 @@
 
 #include "proto/error_details.h"
 #include "server/schedule/batch_scheduler.h"
-#include "tests/unit/server/execute/backend_problem.h"
+#include "tests/unit/server/execute/cpu_fixture.h"
 #include "tests/unit/server/execute/memory_reuse.h"
 #include "tests/unit/server/schedule/fakes.h"
 
@@ -38,18 +38,8 @@ class ScriptedKernel : public SgemmKernel {
   absl::Status status;
 };
 
-class CpuBackendTest : public ::testing::Test {
+class CpuBackendTest : public CpuFixture {
  protected:
-  void SetUp() override {
-    absl::StatusOr<std::unique_ptr<Backend>> backend =
-        CreateCpuBackend({.staging_bytes = 64 << 20}, registry_);
-    ASSERT_TRUE(backend.ok()) << backend.status();
-    backend_ = *std::move(backend);
-  }
-  Device& device() { return *backend_->devices()[0]; }
-
-  BatchReport Run(Batch batch) { return RunToEnd(device(), std::move(batch)); }
-
   std::shared_ptr<Task> Make(const SgemmKernel& kernel, Ending& ending,
                              MonotonicTime deadline = kNever) {
     BackendProblem problem(backend_->staging(), kernel, {2, 2, 2}, 1, 0,
@@ -57,13 +47,6 @@ class CpuBackendTest : public ::testing::Test {
     problem.spec().deadline = deadline;
     return problem.MakeTask(ending.For());
   }
-
-  const unsigned seed_ = std::random_device{}();
-  const testing::ScopedTrace trace_{__FILE__, __LINE__,
-                                    testing::Message() << "seed " << seed_};
-  std::mt19937 random_{seed_};
-  const KernelRegistry registry_ = KernelRegistry::Create();
-  std::unique_ptr<Backend> backend_;
 };
 
 TEST_F(CpuBackendTest, IsOneDeviceWithOneStream) {

@@ -14,22 +14,18 @@
 #include "server/execute/cpu/cpu_backend.h"
 #include "server/execute/thread_load.h"
 #include "server/schedule/batch_scheduler.h"
-#include "tests/unit/server/execute/backend_problem.h"
+#include "tests/unit/server/execute/cpu_fixture.h"
 #include "tests/unit/server/schedule/fakes.h"
 
 namespace gemmd {
 namespace {
 
-class CpuSmallProductTest : public ::testing::Test {
+class CpuSmallProductTest : public CpuFixture {
  protected:
   void SetUp() override {
-    absl::StatusOr<std::unique_ptr<Backend>> backend =
-        CreateCpuBackend({.staging_bytes = 64 << 20}, registry_);
-    ASSERT_TRUE(backend.ok()) << backend.status();
-    backend_ = *std::move(backend);
+    CpuFixture::SetUp();
     ASSERT_TRUE(device().Warm().ok());
   }
-  Device& device() { return *backend_->devices()[0]; }
 
   struct Outcome {
     std::thread::id thread;  // where it ended
@@ -68,13 +64,6 @@ class CpuSmallProductTest : public ::testing::Test {
                          output.floats() + output.size() / sizeof(float));
     return outcome;
   }
-
-  const unsigned seed_ = std::random_device{}();
-  const testing::ScopedTrace trace_{__FILE__, __LINE__,
-                                    testing::Message() << "seed " << seed_};
-  std::mt19937 random_{seed_};
-  const KernelRegistry registry_ = KernelRegistry::Create();
-  std::unique_ptr<Backend> backend_;
 };
 
 TEST_F(CpuSmallProductTest, IsComputedWhereItIsGiven) {
