@@ -54,6 +54,17 @@ class SgemmResidentTest : public MatrixFixture {
   void KeepZeros(const std::string& id) {
     ASSERT_TRUE(Upload(Header(id, 2, 2), std::string(16, '\0')).ok());
   }
+
+  // An addition that the device has begun; it ends when the gate lets it.
+  std::future<absl::StatusOr<v1::SgemmResponse>> AddUntilTheGateOpens(
+      const std::string& id, const std::string& request_id) {
+    backend_->gate().Close();
+    auto answer = std::async(std::launch::async, [=, this] {
+      return Multiply(AddOnes(id, request_id));
+    });
+    WaitFor([&] { return backend_->gate().waiting() == 1; });
+    return answer;
+  }
 };
 
 TEST_F(SgemmResidentTest, AnyOperandMayBeResidentAndTheBitsAreTheSame) {
@@ -165,10 +176,7 @@ TEST_F(SgemmResidentTest, AccumulationsIntoOneMatrixTakeTurns) {
 
 TEST_F(SgemmResidentTest, OneThatWaitsForItsTurnCanBeCancelled) {
   KeepZeros("x");
-  backend_->gate().Close();
-  auto first = std::async(std::launch::async,
-                          [&] { return Multiply(AddOnes("x", "one")); });
-  WaitFor([&] { return backend_->gate().waiting() == 1; });
+  auto first = AddUntilTheGateOpens("x", "one");
   grpc::ClientContext context;
   auto second = std::async(std::launch::async, [&] {
     v1::SgemmResponse response;
@@ -193,10 +201,7 @@ TEST_F(SgemmResidentTest, OneThatWaitsForItsTurnCanBeCancelled) {
 
 TEST_F(SgemmResidentTest, OneThatWaitsForItsTurnEndsAtItsDeadline) {
   KeepZeros("x");
-  backend_->gate().Close();
-  auto first = std::async(std::launch::async,
-                          [&] { return Multiply(AddOnes("x", "one")); });
-  WaitFor([&] { return backend_->gate().waiting() == 1; });
+  auto first = AddUntilTheGateOpens("x", "one");
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::milliseconds(100));
@@ -237,10 +242,7 @@ TEST_F(SgemmResidentTest, ADrainLetsThoseThatWaitForTheirTurnHaveIt) {
 
 TEST_F(SgemmResidentTest, AProductThatFailsLeavesItsOutputAsItWas) {
   KeepZeros("x");
-  backend_->gate().Close();
-  auto lost = std::async(std::launch::async,
-                         [&] { return Multiply(AddOnes("x", "one")); });
-  WaitFor([&] { return backend_->gate().waiting() == 1; });
+  auto lost = AddUntilTheGateOpens("x", "one");
   backend_->gate().Drop();
   EXPECT_EQ(lost.get().status().code(), absl::StatusCode::kInternal);
   backend_->gate().Open();
