@@ -17,6 +17,8 @@
 
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 namespace gemmd {
@@ -137,18 +139,23 @@ class OperandReader {
   __device__ __forceinline__ void CopyPieces(uint32_t tile) const {
     constexpr int kAcross = (kAlongK ? kK : kOuter) / 4;  // pieces of a row
     constexpr int kRows = kAlongK ? kOuter : kK;
-    constexpr int kStride = kThreads / kAcross;  // rows, of a round of copies
-    static_assert(kRows % kStride == 0 && (!kAlongK || kStride % 8 == 0),
+    // Rows, of a round of copies. Where they are not all threads' worth, the
+    // others have none.
+    constexpr int kStride =
+        kAlongK ? kThreads / kAcross : std::bit_floor(kThreads / kAcross + 0u);
+    static_assert(!kAlongK || kStride % 8 == 0,
                   "the swizzle is the same every 8 rows");
     const int across = threadIdx.x % kAcross * 4;
     const int first = threadIdx.x / kAcross;
+    if (kStride * kAcross < kThreads && first >= kStride) return;
     const uint32_t to = tile + (kAlongK ? Tile::Offset(first, across)
                                         : Tile::Offset(across, first));
     const int inside = kAlongK ? across : min(across, last_ / 4 * 4);
     const int k_inside = static_cast<int>(min(k_left_, int64_t{kK}));
     const float* from = FirstRow(first) + inside;
-#pragma unroll
+#pragma unroll(kWhole ? kRows : 1)
     for (int row = 0; row < kRows; row += kStride) {
+      if (row + kStride > kRows && first + row >= kRows) break;
       const uint32_t row_to = to + row * (kAcross * 16);
       const int k_left = kAlongK ? k_inside - across : k_inside - (first + row);
       const int left = kAlongK ? k_left : k_left > 0 ? last_ + 1 - inside : 0;
@@ -169,19 +176,25 @@ class OperandReader {
   __device__ __forceinline__ void CopyElements(uint32_t tile) const {
     constexpr int kAcross = kAlongK ? kK : kOuter;
     constexpr int kRows = kAlongK ? kOuter : kK;
-    constexpr int kStride = kThreads / kAcross;
+    // Of a row, in a round of copies: the largest power of two that divides it.
+    constexpr int kAtOnce = std::min(kAcross & -kAcross, kThreads);
+    constexpr int kStride = kThreads / kAtOnce;
     static_assert(kRows % kStride == 0);
-    const int across = threadIdx.x % kAcross;
-    const int first = threadIdx.x / kAcross;
-    const int inside = kAlongK ? across : min(across, last_);
-    const float* from = FirstRow(first) + inside;
-#pragma unroll
-    for (int row = 0; row < kRows; row += kStride) {
-      const int k = kAlongK ? across : first + row;
-      CopyElement<kWhole>(tile + (kAlongK ? Tile::Offset(first + row, across)
-                                          : Tile::Offset(across, first + row)),
-                          from, k);
-      NextRow<kStride>(from, first, row, inside);
+    const int first = threadIdx.x / kAtOnce;
+#pragma unroll 1
+    for (int part = 0; part < kAcross; part += kAtOnce) {
+      const int across = part + threadIdx.x % kAtOnce;
+      const int inside = kAlongK ? across : min(across, last_);
+      const float* from = FirstRow(first) + inside;
+#pragma unroll(kWhole ? 4 : 1)
+      for (int row = 0; row < kRows; row += kStride) {
+        const int k = kAlongK ? across : first + row;
+        CopyElement<kWhole>(
+            tile + (kAlongK ? Tile::Offset(first + row, across)
+                            : Tile::Offset(across, first + row)),
+            from, k);
+        NextRow<kStride>(from, first, row, inside);
+      }
     }
   }
 
@@ -322,22 +335,44 @@ __device__ __forceinline__ void WriteFour(float* c, int64_t left,
 }
 
 // A block's sums on their way through shared memory, so that whole rows are
-// written to C: rows of kPitch floats, 8 banks apart. Two neighbours change
-// places: written as they are, 16 bytes at a time, sums would have registers in
-// the banks of the elements of B that they are multiplied up from.
+// written to C. Each is stored by itself: written as they are, 16 bytes at a
+// time, sums would have registers in the banks of the elements of B that they
+// are multiplied up from. A column is XORed with what follows from the row, so
+// that the 32 sums that a warp stores at once, of rows next to each other or
+// four apart, lie in 32 banks (two in each where 16 lanes lie along n).
 template <int kCols>
 struct SharedSums {
-  static constexpr int kPitch = kCols + 8;
+  static constexpr int kPitch = (kCols + 31) / 32 * 32;
 
-  static __device__ __forceinline__ float& At(float* sums, int row, int col) {
-    return sums[row * kPitch + (col ^ 1)];
+  // The sum of row `lane_row + row` and column `lane_col + col`, where neither
+  // addition carries: the first follow from the thread and the second from the
+  // sum, so that a thread computes eight addresses for all of its sums.
+  static __device__ __forceinline__ float& At(float* sums, int lane_row,
+                                              int row, int lane_col, int col) {
+    const int lane = lane_col ^ Turn(lane_row) ^ Move(lane_row);
+    const int sum = col ^ Turn(row) ^ Move(row);
+    return sums[lane_row * kPitch + (lane ^ (sum & 31)) + row * kPitch +
+                (sum & ~31)];
   }
-  // Of the columns from `col` on, a multiple of 4.
+  // Of the columns from `col` on, a multiple of 4, in the order in which they
+  // lie there, which is the same for all columns of a row.
   static __device__ __forceinline__ float4 Four(const float* sums, int row,
                                                 int col) {
-    const float4 four =
-        *reinterpret_cast<const float4*>(sums + row * kPitch + col);
-    return {four.y, four.x, four.w, four.z};
+    return *reinterpret_cast<const float4*>(sums + row * kPitch +
+                                            (col ^ Move(row)));
+  }
+  // The same in the order of columns.
+  static __device__ __forceinline__ float4 Ordered(const float4& x, int row) {
+    const float4 y = Turn(row) & 1 ? float4{x.y, x.x, x.w, x.z} : x;
+    return Turn(row) & 2 ? float4{y.z, y.w, y.x, y.y} : y;
+  }
+
+ private:
+  static __device__ __forceinline__ int Turn(int row) {
+    return (row ^ row >> 3) & 3;
+  }
+  static __device__ __forceinline__ int Move(int row) {
+    return (row >> 2 & 1) * 16;
   }
 };
 

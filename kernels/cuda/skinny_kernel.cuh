@@ -57,6 +57,7 @@ struct SkinnyProblem {
   // One pass: each row by itself. Several: row r is that many strides on.
   SkinnyRow each[kSkinnyMaxRows];
   SkinnyRow first;
+  bool even;  // the rows of A are stride_a apart, in one pass too
   int64_t stride_a;
   int64_t stride_c;
 };
@@ -218,6 +219,7 @@ __device__ __forceinline__ void FinishTile(const float* shared_sums,
       Add(pieces[i], Sums::Four(shared_sums + w * Shape::kSumFloats, at / 16,
                                 at % 16 * 4));
     }
+    pieces[i] = Sums::Ordered(pieces[i], at / 16);
   }
 
   const int64_t col = tile * kSkinnyTileN;
@@ -319,8 +321,9 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2)
 #pragma unroll
     for (int j = 0; j < Shape::kColsPer; ++j) {
       Sums::At(shared_sums + warp * Shape::kSumFloats,
-               FragmentA::Index(Shape::LaneM(), i),
-               FragmentB::Index(Shape::LaneN(), j)) = sums[i][j];
+               FragmentA::Index(Shape::LaneM(), 0), FragmentA::Index(0, i),
+               FragmentB::Index(Shape::LaneN(), 0), FragmentB::Index(0, j)) =
+          sums[i][j];
     }
   }
   __syncthreads();

@@ -74,6 +74,20 @@ auto SharedPart(const SgemmArgs& p) {
                     p.shape.transpose_a ? p.lda : 1);
 }
 
+// Whether the rows of one pass, which may come from several products, are at
+// equal distances.
+void FindStride(SkinnyProblem& problem) {
+  const auto address = [&](int64_t row) {
+    return reinterpret_cast<intptr_t>(problem.each[row].a);
+  };
+  const intptr_t bytes = problem.rows > 1 ? address(1) - address(0) : 0;
+  problem.even = bytes != 0 && bytes % 4 == 0;
+  for (int64_t row = 2; row < problem.rows; ++row) {
+    problem.even = problem.even && address(row) - address(row - 1) == bytes;
+  }
+  problem.stride_a = bytes / 4;
+}
+
 // Where the sums of slices and their flags lie in the workspace.
 struct Workspace {
   size_t flags;  // from its start
@@ -196,6 +210,7 @@ class SkinnySgemm final : public SgemmKernel {
         kSkinnyMaxRows * (problem.plan.slices > 1
                               ? kMaxPassesCut
                               : kMaxBlocks / problem.plan.blocks());
+    problem.even = true;
     problem.stride_a = stride_a;
     problem.stride_c = args.ldc;
     for (int64_t row = 0; row < args.shape.m; row += most) {
@@ -234,6 +249,7 @@ class SkinnySgemm final : public SgemmKernel {
                             const LaunchContext& context) const {
     const Function& function = FunctionFor(problem.rows);
     problem.passes = CeilDiv(problem.rows, function.rows);
+    if (problem.passes == 1) FindStride(problem);
     const Workspace w = LayOut(problem.plan, problem.passes, function.rows);
     if (w.bytes > context.workspace_bytes) {
       return absl::InternalError(

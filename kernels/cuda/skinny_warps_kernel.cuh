@@ -45,17 +45,27 @@ struct SkinnyWarpsShape {
 
 // Starts this lane's copies of a warp's chunk of A, of which `k_left` k are
 // inside, `offset` from the rows' starts. Four lanes have a row, each a piece
-// of four. `pieces`: they are 16-byte aligned.
+// of four. `pieces`: they are 16-byte aligned. `stride`: of all kRows rows, or
+// 0 where they lie anywhere.
 template <int kRows>
 __device__ __forceinline__ void CopyChunkOfRows(
     uint32_t tile, const SkinnyRows<kRows>& rows, int row_count, bool pieces,
-    int64_t stride_k, int64_t offset, int64_t k_left) {
+    int64_t stride, int64_t stride_k, int64_t offset, int64_t k_left) {
   using Shape = SkinnyWarpsShape<kRows>;
   const int k = threadIdx.x % 4 * 4;
   const int first = threadIdx.x % 32 / 4;
   const uint32_t to = tile + Shape::TileA::Offset(first, k);
   offset += k * stride_k;
   if (pieces && k_left >= Shape::kChunkK) {
+    if (stride != 0) {
+      const float* from = rows.a[first] + offset;
+#pragma unroll
+      for (int i = 0; i < kRows; i += 8) {
+        CopyAsync<16>(to + i * (Shape::kChunkK * 4), from);
+        from += 8 * stride;
+      }
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < kRows; i += 8) {
       if (first + i >= row_count) break;
@@ -171,6 +181,9 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2)
       static_cast<int>(min(p.rows - pass * kRows, int64_t{kRows}));
   FindRows(rows, p, pass, col, first_k);
   const bool pieces = RowsAreAligned(rows, row_count, p.stride_k);
+  // Where B lies along k there is no register for it.
+  const int64_t stride =
+      !kTransposeB && p.even && row_count == kRows ? p.stride_a : 0;
 
   // This warp's chunks, and its ring: stage s holds chunk s, s + kStages, ...
   const int warp = threadIdx.x / 32;
@@ -189,8 +202,8 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2)
           p.b + (kTransposeB ? col * p.ldb + from_k : from_k * p.ldb + col),
           p.ldb, p.vector_b, p.n - col, k_left);
       CopyChunkOfRows<kRows>(ring_a + stage * Shape::TileA::kBytes, rows,
-                             row_count, pieces, p.stride_k, k * p.stride_k,
-                             k_left);
+                             row_count, pieces, stride, p.stride_k,
+                             k * p.stride_k, k_left);
     }
     EndCopyGroup();
   };
@@ -237,8 +250,9 @@ __global__ void __launch_bounds__(kSkinnyThreads, 2)
 #pragma unroll
     for (int j = 0; j < Lanes::kColsPer; ++j) {
       Sums::At(shared_sums + warp * Lanes::kSumFloats,
-               FragmentA::Index(Lanes::LaneM(), i),
-               FragmentB::Index(Lanes::LaneN(), j)) = sums[i][j];
+               FragmentA::Index(Lanes::LaneM(), 0), FragmentA::Index(0, i),
+               FragmentB::Index(Lanes::LaneN(), 0), FragmentB::Index(0, j)) =
+          sums[i][j];
     }
   }
   __syncthreads();

@@ -12,6 +12,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/batch_table.h"
@@ -19,45 +20,64 @@
 
 namespace gemmd {
 
-constexpr int kSmallTileThreads = 64;
 constexpr int kSmallTileStepK = 16;
 constexpr int kSmallTileStages = 4;
 
-template <int kTile, bool kTransposeA, bool kTransposeB, typename Table>
-__global__ void __launch_bounds__(kSmallTileThreads, kTile == 32 ? 12 : 4)
+// A block's tile of C: kM x kN. Each of kWarps warps has all rows and a part of
+// the columns, 8 lanes along m and 4 along n, in z-order: a 16-byte load of
+// either operand touches each bank once. kBlocks share a multiprocessor.
+template <int kM, int kN, int kWarps, int kBlocks>
+struct SmallTileShape {
+  static constexpr int kTileM = kM;
+  static constexpr int kTileN = kN;
+  static constexpr int kWarpCols = kN / kWarps;
+  static constexpr int kRowsPer = kM / 8;  // of a thread
+  static constexpr int kColsPer = kWarpCols / 4;
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kBlocksPerSm = kBlocks;
+};
+
+template <typename Shape, bool kTransposeA, bool kTransposeB, typename Table>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     SmallTiles(const __grid_constant__ Table table) {
   constexpr int kStepK = kSmallTileStepK;
   constexpr int kStages = kSmallTileStages;
+  constexpr int kTileM = Shape::kTileM;
+  constexpr int kTileN = Shape::kTileN;
+  constexpr int kThreads = Shape::kThreads;
   // B never lies along k: operand_tile.cuh says why.
   constexpr TileLayout kLayoutA =
       kTransposeA ? TileLayout::kAlongOuter : TileLayout::kAlongK;
   constexpr TileLayout kLayoutB =
       kTransposeB ? TileLayout::kTurned : TileLayout::kAlongOuter;
-  using TileA = OperandTile<kLayoutA, kTile, kStepK>;
-  using TileB = OperandTile<kLayoutB, kTile, kStepK>;
-  // A warp has all rows and half of the columns, 8 lanes along m and 4 along n,
-  // in z-order: a 16-byte load of either operand touches each bank once.
-  constexpr int kPer = kTile / 8;
-  __shared__ alignas(128) uint8_t ring[kStages][TileA::kBytes + TileB::kBytes];
+  using TileA = OperandTile<kLayoutA, kTileM, kStepK>;
+  using TileB = OperandTile<kLayoutB, kTileN, kStepK>;
+  using Sums = SharedSums<kTileN>;
+  constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
+  __shared__ alignas(128)
+      uint8_t ring[std::max(kStages * kStageBytes, kTileM * Sums::kPitch * 4)];
+  // The Launch's next launch may fill what this one leaves free.
+  asm volatile("griddepcontrol.launch_dependents;");
 
   // What this block computes.
   const BatchShape& s = table.FindShape(blockIdx.x);
   const uint32_t tile = blockIdx.x - s.first_tile;
-  const BatchPointers& product =
-      table.products()[s.first_product + tile / s.tiles];
-  const int64_t row = int64_t{tile % s.tiles / s.tiles_n} * kTile;
-  const int64_t col = int64_t{tile % s.tiles % s.tiles_n} * kTile;
+  const BatchEntry product = table.Product(s, tile / s.tiles);
+  const int64_t row = int64_t{tile % s.tiles / s.tiles_n} * kTileM;
+  const int64_t col = int64_t{tile % s.tiles % s.tiles_n} * kTileN;
 
   const uint32_t ring_at = SharedOffset(ring);
   const auto stage_of = [&](int step) {
-    return ring_at + step % kStages * (TileA::kBytes + TileB::kBytes);
+    return ring_at + step % kStages * kStageBytes;
   };
-  OperandReader<kLayoutA, kTile, kStepK, kSmallTileThreads, true> reader_a(
-      product.a + (kTransposeA ? row : row * s.lda), s.lda, s.m - row, s.k,
-      s.vector_a);
-  OperandReader<kLayoutB, kTile, kStepK, kSmallTileThreads, true> reader_b(
-      product.b + (kTransposeB ? col * s.ldb : col), s.ldb, s.n - col, s.k,
-      s.vector_b);
+  OperandReader<kLayoutA, kTileM, kStepK, kThreads, true> reader_a(
+      reinterpret_cast<const float*>(product.a) +
+          (kTransposeA ? row : row * s.lda),
+      s.lda, s.m - row, s.k, s.vector_a);
+  OperandReader<kLayoutB, kTileN, kStepK, kThreads, true> reader_b(
+      reinterpret_cast<const float*>(product.b) +
+          (kTransposeB ? col * s.ldb : col),
+      s.ldb, s.n - col, s.k, s.vector_b);
   const int steps = static_cast<int>((s.k + kStepK - 1) / kStepK);
   const auto copy = [&](int step) {
     if (step < steps) {
@@ -69,68 +89,70 @@ __global__ void __launch_bounds__(kSmallTileThreads, kTile == 32 ? 12 : 4)
 #pragma unroll 1
   for (int step = 0; step < kStages - 1; ++step) copy(step);
 
-  using FragmentA = OperandFragment<kLayoutA, kTile, kStepK, 8, kPer>;
-  using FragmentB = OperandFragment<kLayoutB, kTile, kStepK, 4, kPer>;
+  constexpr int kRows = Shape::kRowsPer;
+  constexpr int kCols = Shape::kColsPer;
+  using FragmentA = OperandFragment<kLayoutA, kTileM, kStepK, 8, kRows>;
+  using FragmentB = OperandFragment<kLayoutB, kTileN, kStepK, 4, kCols>;
   const int lane_m = threadIdx.x / 2 % 8;
   const int lane_n = threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2;
-  const int warp_col = threadIdx.x / 32 * (kTile / 2);
+  const int warp_col = threadIdx.x / 32 * Shape::kWarpCols;
   FragmentA a;
   FragmentB b;
-  float sums[kPer][kPer] = {};
+  float sums[kRows][kCols] = {};
   // Fours of k, loaded whole and multiplied in the next round, which
-  // sm90_ffma_tile.cuh explains.
-  uint32_t stage = 0;
-  const auto next_stage = [&](int step) {
-    AwaitCopyGroups<kStages - 2>();
-    __syncthreads();  // the stage is there, and the one before it free
-    copy(step + kStages - 1);
-    stage = SharedOffset(ring[step % kStages]);
-  };
-  const auto load = [&](int four) {
+  // sm90_ffma_tile.cuh explains. A step that is copied meanwhile is begun where
+  // no fragment is held.
+  const auto load = [&](uint32_t stage, int four) {
     a.Load(stage, 0, lane_m, four);
     b.Load(stage + TileA::kBytes, warp_col, lane_n, four);
   };
-  if (steps > 0) {
-    next_stage(0);
-    load(0);
-  }
 #pragma unroll 1
-  for (int step = 0, four = 0; step < steps;) {
-    MultiplyFragments<false>(sums, a, b);
-    if (++four == kStepK / 4) {
-      four = 0;
-      if (++step == steps) break;
-      next_stage(step);
+  for (int step = 0; step < steps; ++step) {
+    AwaitCopyGroups<kStages - 2>();
+    __syncthreads();  // the stage is there, and the one before it free
+    copy(step + kStages - 1);
+    const uint32_t stage = stage_of(step);
+    const int fours = static_cast<int>(
+        min(s.k - int64_t{step} * kStepK + 3, int64_t{kStepK}) / 4);
+    load(stage, 0);
+#pragma unroll 1
+    for (int four = 1; four < fours; ++four) {
+      MultiplyFragments<false>(sums, a, b);
+      load(stage, four);
     }
-    load(four);
+    MultiplyFragments<false>(sums, a, b);
   }
 
   // C = alpha * sums + beta * C, by way of shared memory.
-  using Sums = SharedSums<kTile>;
-  static_assert(kTile * Sums::kPitch * 4 <= sizeof(ring));
   float* const shared_sums = reinterpret_cast<float*>(ring);
   AwaitCopyGroups<0>();
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < kPer; ++i) {
+  for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      Sums::At(shared_sums, FragmentA::Index(lane_m, i),
-               warp_col + FragmentB::Index(lane_n, j)) = sums[i][j];
+    for (int j = 0; j < kCols; ++j) {
+      Sums::At(shared_sums, FragmentA::Index(lane_m, 0), FragmentA::Index(0, i),
+               warp_col + FragmentB::Index(lane_n, 0), FragmentB::Index(0, j)) =
+          sums[i][j];
     }
   }
   __syncthreads();
-  constexpr int kFours = kTile / 4;  // of a row
-  constexpr int kRowsAtOnce = kSmallTileThreads / kFours;
+  constexpr int kFours = kTileN / 4;  // of a row
+  constexpr int kRowsAtOnce = kThreads / kFours;
   const int four = threadIdx.x % kFours * 4;
-  float* c = product.c + (row + threadIdx.x / kFours) * s.ldc + col + four;
+  const int first = threadIdx.x / kFours;
+  float* c =
+      reinterpret_cast<float*>(product.c) + (row + first) * s.ldc + col + four;
   const int64_t left = s.n - col - four;
-  for (int r = threadIdx.x / kFours; r < kTile && row + r < s.m;
-       r += kRowsAtOnce, c += kRowsAtOnce * s.ldc) {
-    if (left > 0) {
-      WriteFour(c, left, Sums::Four(shared_sums, r, four), s.alpha, s.beta);
+  if (left > 0 && first < kRowsAtOnce) {
+    for (int r = first; r < kTileM && row + r < s.m;
+         r += kRowsAtOnce, c += kRowsAtOnce * s.ldc) {
+      const float4 sum = Sums::Four(shared_sums, r, four);
+      WriteFour(c, left, Sums::Ordered(sum, r), s.alpha, s.beta);
     }
   }
+  // What follows this launch waits for the one before it too.
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 }  // namespace gemmd

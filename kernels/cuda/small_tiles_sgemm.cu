@@ -21,193 +21,68 @@
 #include "kernels/cuda/cuda_status.h"
 #include "kernels/cuda/ladder.h"
 #include "kernels/cuda/small_tiles_kernel.cuh"
+#include "kernels/cuda/small_tiles_plan.h"
 #include "kernels/cuda/table_sgemm.h"
 
 namespace gemmd {
 namespace {
 
-constexpr int kTiles[] = {32, 64};
-constexpr int kLog2Tiles[] = {5, 6};
-constexpr int64_t kMaxSteps = int64_t{1} << 30;  // along k
-constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();
+// A tile's kernels by transposes; null where it is not compiled for them.
+using Kernels = std::array<const void*, 4>;
 
-// Of kTiles[tile], along a size.
-int64_t TilesAlong(int64_t size, int tile) {
-  return (size >> kLog2Tiles[tile]) + (size % kTiles[tile] != 0);
-}
-
-// The largest int64_t where there are more.
-int64_t CountTiles(const GemmShape& s, int tile) {
-  int64_t tiles;
-  const bool overflow = __builtin_mul_overflow(TilesAlong(s.m, tile),
-                                               TilesAlong(s.n, tile), &tiles);
-  return overflow ? std::numeric_limits<int64_t>::max() : tiles;
-}
-
-bool IsAligned(const float* x, int64_t ld) {
-  return reinterpret_cast<uintptr_t>(x) % 16 == 0 && ld % 4 == 0;
-}
-
-BatchShape ShapeOf(const SgemmArgs& args) {
-  const GemmShape& s = args.shape;
-  const bool has_product = args.alpha != 0 && s.k > 0;
-  return {.m = s.m,
-          .n = s.n,
-          .k = has_product ? s.k : 0,
-          .lda = args.lda,
-          .ldb = args.ldb,
-          .ldc = args.ldc,
-          .alpha = has_product ? args.alpha : 0,
-          .beta = args.beta,
-          .first_tile = 0,
-          .tiles = 0,
-          .tiles_n = 0,
-          .first_product = 0,
-          .vector_a = IsAligned(args.a, args.lda),
-          .vector_b = IsAligned(args.b, args.ldb)};
-}
-
-// The tile, by index into kTiles, that takes these products the shorter time.
-int ChooseTile(std::span<const SgemmArgs* const> products, int sm_count) {
-  // How much faster a multiprocessor full of large tiles multiplies.
-  constexpr double kGainOfLarge = 1.3;
-  double small_work = 0;  // of k, times blocks
-  double large_work = 0;
-  double large_blocks = 0;
-  const SgemmArgs* last = nullptr;
-  double small = 0;
-  double large = 0;
-  for (const SgemmArgs* p : products) {
-    if (last == nullptr || p->shape != last->shape) {
-      small = static_cast<double>(CountTiles(p->shape, 0));
-      large = static_cast<double>(CountTiles(p->shape, 1));
-      last = p;
-    }
-    small_work += static_cast<double>(p->shape.k) * small;
-    large_work += static_cast<double>(p->shape.k) * large;
-    large_blocks += large;
+template <int kTile, int kTransposes, typename Table>
+constexpr const void* KernelOf() {
+  constexpr SmallTile kOf = kSmallTiles[kTile];
+  if constexpr ((kOf.transposes >> kTransposes & 1) == 0) {
+    return nullptr;
+  } else {
+    using Shape = SmallTileShape<kOf.m, kOf.n, kOf.warps, kOf.blocks>;
+    return reinterpret_cast<const void*>(
+        &SmallTiles<Shape, kTransposes % 2 != 0, kTransposes / 2 != 0, Table>);
   }
-  return large_blocks >= 2.0 * sm_count &&
-         4 * large_work < kGainOfLarge * small_work;
 }
 
-// By tile, then by transposes: of A, plus twice that of B.
-template <int kTile, typename Table>
-constexpr std::array kKernelsOf = {
-    &SmallTiles<kTile, false, false, Table>,
-    &SmallTiles<kTile, true, false, Table>,
-    &SmallTiles<kTile, false, true, Table>,
-    &SmallTiles<kTile, true, true, Table>,
-};
 template <typename Table>
-constexpr std::array kKernels = {kKernelsOf<kTiles[0], Table>,
-                                 kKernelsOf<kTiles[1], Table>};
-
-int TransposesOf(const GemmShape& s) {
-  return s.transpose_a + 2 * s.transpose_b;
+const void* KernelFor(int tile, int transposes) {
+  static const auto kAll = []<size_t... kTile>(std::index_sequence<kTile...>) {
+    return std::array<Kernels, kSmallTileCount>{
+        Kernels{KernelOf<kTile, 0, Table>(), KernelOf<kTile, 1, Table>(),
+                KernelOf<kTile, 2, Table>(), KernelOf<kTile, 3, Table>()}...};
+  }
+  (std::make_index_sequence<kSmallTileCount>());
+  return kAll[tile][transposes];
 }
 
-// Whether products have one entry of a table.
-bool AreAlike(const SgemmArgs& x, const SgemmArgs& y) {
-  const auto alignment = [](const SgemmArgs& p) {
-    return (reinterpret_cast<uintptr_t>(p.a) % 16 == 0) +
-           2 * (reinterpret_cast<uintptr_t>(p.b) % 16 == 0);
-  };
-  return x.shape == y.shape && x.lda == y.lda && x.ldb == y.ldb &&
-         x.ldc == y.ldc &&
-         std::memcmp(&x.alpha, &y.alpha, sizeof(float)) == 0 &&
-         std::memcmp(&x.beta, &y.beta, sizeof(float)) == 0 &&
-         alignment(x) == alignment(y);
-}
-
-// Those of the same transposes together, and the longest first, so that none is
-// begun when all others have ended.
-void SortForLaunch(std::vector<const SgemmArgs*>& products) {
-  using Key = std::pair<int64_t, const SgemmArgs*>;
-  std::vector<Key> keys;
-  keys.reserve(products.size());
-  for (const SgemmArgs* p : products) {
-    const int64_t transposes = TransposesOf(p->shape);
-    keys.emplace_back(
-        (transposes + 1) * (kMaxSteps * kSmallTileStepK + 1) - p->shape.k, p);
-  }
-  std::ranges::stable_sort(keys, {}, &Key::first);
-  std::ranges::transform(keys, products.begin(), &Key::second);
-}
-
-// Collects products of the same transposes and launches them when a table is
-// full.
-class BatchLauncher {
- public:
-  // `count`: of the products to come.
-  BatchLauncher(int tile, size_t count, CUstream_st* stream)
-      : tile_(tile), stream_(stream) {
-    shapes_.reserve(count);
-    products_.reserve(count);
-  }
-
-  absl::Status Add(const SgemmArgs& args) {
-    const bool is_new = last_ == nullptr || !AreAlike(args, *last_);
-    const int64_t tiles =
-        is_new ? CountTiles(args.shape, tile_) : shapes_.back().tiles;
-    const bool is_full =
-        tiles_ + tiles > kMaxBlocks ||
-        !LargeBatchTable::Fits(shapes_.size() + is_new, products_.size() + 1);
-    if (is_full || (last_ != nullptr &&
-                    TransposesOf(args.shape) != TransposesOf(last_->shape))) {
-      absl::Status status = Launch();
-      if (!status.ok()) return status;
-    }
-    if (is_new || shapes_.empty()) {
-      BatchShape& shape = shapes_.emplace_back(ShapeOf(args));
-      shape.first_tile = static_cast<uint32_t>(tiles_);
-      shape.tiles = static_cast<uint32_t>(tiles);
-      shape.tiles_n = static_cast<uint32_t>(TilesAlong(args.shape.n, tile_));
-      shape.first_product = static_cast<uint32_t>(products_.size());
-    }
-    products_.push_back({args.a, args.b, args.c});
-    tiles_ += tiles;
-    last_ = &args;
-    return absl::OkStatus();
-  }
-
-  // Launches what was added since the last launch.
-  absl::Status Launch() {
-    if (products_.empty()) return absl::OkStatus();
-    const bool is_small =
-        SmallBatchTable::Fits(shapes_.size(), products_.size());
-    absl::Status status = is_small ? LaunchWith<SmallBatchTable>()
-                                   : LaunchWith<LargeBatchTable>();
-    last_ = nullptr;
-    tiles_ = 0;
-    shapes_.clear();
-    products_.clear();
-    return status;
-  }
-
- private:
-  template <typename Table>
-  absl::Status LaunchWith() {
-    Table table;
-    table.Fill(shapes_, products_);
-    void* parameters[] = {&table};
-    const auto kernel = kKernels<Table>[tile_][TransposesOf(last_->shape)];
-    absl::Status status = CudaStatus(
-        cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
-                         dim3(static_cast<unsigned>(tiles_)),
-                         dim3(kSmallTileThreads), parameters, 0, stream_),
-        "cudaLaunchKernel");
+// Enqueues `blocks` of the kernel that `tile` and `transposes` name. If
+// `overlaps`, it may begin before the launch before it on the stream has ended.
+template <typename Table>
+absl::Status LaunchTable(Table& table, int tile, int transposes, int64_t blocks,
+                         bool overlaps, CUstream_st* stream) {
+  const void* const kernel = KernelFor<Table>(tile, transposes);
+  void* parameters[] = {&table};
+  const dim3 grid(static_cast<unsigned>(blocks));
+  const dim3 block(32 * kSmallTiles[tile].warps);
+  if (!overlaps) {
+    absl::Status status =
+        CudaStatus(cudaLaunchKernel(kernel, grid, block, parameters, 0, stream),
+                   "cudaLaunchKernel");
     status.Update(CudaStatus(cudaPeekAtLastError(), "after cudaLaunchKernel"));
     return status;
   }
-
-  const int tile_;
-  CUstream_st* const stream_;
-  const SgemmArgs* last_ = nullptr;  // added since the last launch
-  int64_t tiles_ = 0;
-  std::vector<BatchShape> shapes_;
-  std::vector<BatchPointers> products_;
-};
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  absl::Status status = CudaStatus(
+      cudaLaunchKernelExC(&config, kernel, parameters), "cudaLaunchKernelExC");
+  status.Update(CudaStatus(cudaPeekAtLastError(), "after cudaLaunchKernelExC"));
+  return status;
+}
 
 class SmallTilesSgemm final : public SgemmKernel {
  public:
@@ -217,40 +92,62 @@ class SmallTilesSgemm final : public SgemmKernel {
   absl::Status Supports(const SgemmArgs& args) const override {
     const GemmShape& s = args.shape;
     if (s.m == 0 || s.n == 0) return absl::OkStatus();
-    if (s.k > kMaxSteps * kSmallTileStepK) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(info().name, " takes k up to ",
-                       kMaxSteps * kSmallTileStepK, ", got ", s.k));
+    if (s.k > kMaxSmallTileK) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          info().name, " takes k up to ", kMaxSmallTileK, ", got ", s.k));
     }
-    const int64_t tiles = CountTiles(s, 0);
-    if (tiles <= kMaxBlocks) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        info().name, " computes C in tiles of ", kTiles[0], " x ", kTiles[0],
-        ", at most ", kMaxBlocks, "; ", s.m, " x ", s.n, " are ", tiles));
+    const SmallTile& tile = kSmallTiles[0];
+    const int64_t tiles = CountTiles(s, tile);
+    if (tiles <= kMaxSmallTileBlocks) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(info().name, " computes C in tiles of ", tile.m, " x ",
+                     tile.n, ", at most ", kMaxSmallTileBlocks, "; ", s.m,
+                     " x ", s.n, " are ", tiles));
   }
 
   absl::Status Launch(std::span<const SgemmArgs> problems,
                       const LaunchContext& context) const override {
     std::vector<const SgemmArgs*> products;
     products.reserve(problems.size());
-    bool is_equal = true;
     for (const SgemmArgs& p : problems) {
-      if (p.shape.m == 0 || p.shape.n == 0) continue;
-      is_equal =
-          is_equal && (products.empty() || products.back()->shape == p.shape);
-      products.push_back(&p);
+      if (p.shape.m != 0 && p.shape.n != 0) products.push_back(&p);
     }
-    if (!is_equal) SortForLaunch(products);
-    BatchLauncher launcher(ChooseTile(products, sm_count_), products.size(),
-                           context.stream);
-    for (const SgemmArgs* p : products) {
-      absl::Status status = launcher.Add(*p);
+    bool overlaps = false;
+    for (const AlikeProducts& part : PartProducts(products, sm_count_)) {
+      absl::Status status = LaunchAlike(part, overlaps, context.stream);
       if (!status.ok()) return status;
+      overlaps = true;
     }
-    return launcher.Launch();
+    return absl::OkStatus();
   }
 
  private:
+  // In as many launches as it takes; those after the first, or all if
+  // `overlaps`, do not wait for the one before, which computes other products
+  // of the same Launch.
+  static absl::Status LaunchAlike(const AlikeProducts& part, bool overlaps,
+                                  CUstream_st* stream) {
+    auto [products, tile] = part;
+    const int transposes = TransposesOf(products[0]->shape);
+    while (!products.empty()) {
+      LargeBatchTable table;
+      const BatchPart part = FillBatchTable(products, kSmallTiles[tile], table);
+      SmallBatchTable small;
+      const bool is_small =
+          SmallBatchTable::Fits(table.shape_count, table.entry_count);
+      if (is_small) small.CopyFrom(table);
+      absl::Status status = is_small
+                                ? LaunchTable(small, tile, transposes,
+                                              part.blocks, overlaps, stream)
+                                : LaunchTable(table, tile, transposes,
+                                              part.blocks, overlaps, stream);
+      if (!status.ok()) return status;
+      products = products.subspan(part.products);
+      overlaps = true;
+    }
+    return absl::OkStatus();
+  }
+
   const int sm_count_;
 };
 
@@ -261,8 +158,7 @@ MadeKernel MakeSmallTilesSgemm(KernelInfo info) {
   int sm_count = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device);
-  absl::Status runs = CheckKernelRuns(
-      reinterpret_cast<const void*>(kKernels<SmallBatchTable>[0][0]));
+  absl::Status runs = CheckKernelRuns(KernelFor<SmallBatchTable>(0, 0));
   if (!runs.ok()) return runs;
   return std::make_unique<const SmallTilesSgemm>(std::move(info), sm_count);
 }

@@ -1,5 +1,6 @@
 // The sections that time launches: few rows on one B, equal and mixed products.
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <utility>
@@ -66,28 +67,25 @@ void BatchBench::Skinny() {
 
 void BatchBench::Equal() {
   std::printf(
-      "\nEqual products n^3, operands apart; a launch, us, of a CUDA graph's "
-      "replays and, in brackets, between events with the host's part\n"
-      "%-12s%20s%20s%22s%8s%8s\n",
+      "\nEqual products n^3, operands at equal distances, as the strided "
+      "function of cuBLAS needs them, or scattered; a launch, us, of a CUDA "
+      "graph's replays and, in brackets, between events with the host's part\n"
+      "%-23s%20s%20s%22s%8s%8s\n",
       "batch", "small_tiles", "double_buffered", "cublas strided", "ratio",
       "TF/s");
   const CublasBatched library(cublas_.get());
-  for (const auto& [n, count] :
-       std::vector<std::pair<int64_t, int>>{{16, 4096},
-                                            {16, 256},
-                                            {32, 4096},
-                                            {32, 256},
-                                            {48, 1024},
-                                            {64, 1024},
-                                            {64, 64},
-                                            {96, 512},
-                                            {100, 512},
-                                            {101, 512},
-                                            {128, 512},
-                                            {128, 32},
-                                            {192, 256},
-                                            {256, 128},
-                                            {256, 16}}) {
+  struct Equals {
+    int64_t n;
+    int count;
+    bool scattered = false;
+  };
+  for (const auto& [n, count, scattered] :
+       {Equals{16, 4096}, Equals{16, 4096, true}, Equals{16, 256},
+        Equals{32, 4096}, Equals{32, 4096, true}, Equals{32, 256},
+        Equals{48, 1024}, Equals{64, 1024}, Equals{64, 1024, true},
+        Equals{64, 64}, Equals{96, 512}, Equals{100, 512}, Equals{101, 512},
+        Equals{128, 512}, Equals{128, 32}, Equals{192, 256}, Equals{256, 128},
+        Equals{256, 16}}) {
     const auto sets = MakeSets([&, n = n, count = count] {
       Batch batch;
       for (int i = 0; i < count; ++i) {
@@ -95,21 +93,28 @@ void BatchBench::Equal() {
       }
       return batch;
     });
+    auto ours = sets;
+    std::mt19937 random(1);
+    for (Batch& batch : ours) {
+      if (scattered) std::ranges::shuffle(batch, random);
+    }
     const auto strided = [&](int, const Batch& batch) {
       library.Strided(batch);
     };
     double us[3][2];
     for (const int events : {0, 1}) {
       const auto method = events ? TimingMethod::kEvents : TimingMethod::kGraph;
-      us[0][events] = TimeKernel(method, "small_tiles", sets);
-      us[1][events] = TimeKernel(method, "double_buffered", sets);
+      us[0][events] = TimeKernel(method, "small_tiles", ours);
+      us[1][events] = TimeKernel(method, "double_buffered", ours);
       us[2][events] = Time(method, sets, strided);
     }
-    std::printf("%-12s%11.2f (%6.1f)%11.2f (%6.1f)%13.2f (%6.1f)%8.2f%8.2f\n",
-                absl::StrFormat("%d^3 x %d", n, count).c_str(), us[0][0],
-                us[0][1], us[1][0], us[1][1], us[2][0], us[2][1],
-                us[2][0] / us[0][0],
-                count * GemmShape{n, n, n}.flops() / us[0][0] * 1e-6);
+    std::printf(
+        "%-23s%11.2f (%6.1f)%11.2f (%6.1f)%13.2f (%6.1f)%8.2f%8.2f\n",
+        absl::StrFormat("%d^3 x %d%s", n, count, scattered ? ", scattered" : "")
+            .c_str(),
+        us[0][0], us[0][1], us[1][0], us[1][1], us[2][0], us[2][1],
+        us[2][0] / us[0][0],
+        count * GemmShape{n, n, n}.flops() / us[0][0] * 1e-6);
     std::fflush(stdout);
   }
 }
