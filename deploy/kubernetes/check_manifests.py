@@ -68,6 +68,14 @@ def pod_security_restricted(o):
     assert o.pod["enableServiceLinks"] is False
 
 
+# Elsewhere an autoscaler finds no Deployment, and a PodMonitor no pod.
+def all_is_in_one_namespace(o):
+    for x in o.objects:
+        if x["kind"] not in ("Namespace", "PriorityClass"):
+            where = x["metadata"].get("namespace")
+            assert where == "gemmd", (x["kind"], x["metadata"]["name"], where)
+
+
 def workload_has_the_common_labels(o):
     for labels in (o.deployment["metadata"]["labels"],
                    o.deployment["spec"]["template"]["metadata"]["labels"]):
@@ -196,8 +204,8 @@ def foreign_kinds_are_announced(o):
             assert f"`{group}`" in expected, group
 
 
-RULES = [pod_security_restricted, workload_has_the_common_labels,
-         rollout_needs_no_spare_device,
+RULES = [pod_security_restricted, all_is_in_one_namespace,
+         workload_has_the_common_labels, rollout_needs_no_spare_device,
          autoscalers_own_the_number_of_pods, grace_covers_the_drain,
          ports_are_those_that_gemmd_listens_on, probes_have_names_of_their_own,
          tls_is_whole_or_absent, resources_are_bounded, two_messages_fit,
