@@ -49,6 +49,9 @@ std::shared_ptr<grpc::Channel> NewChannel(
                    Milliseconds(options.connect_timeout));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // A rolling update ends servers seconds apart: with gRPC's 30 s the second
+  // one would leave this client with the names of those that are gone.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 100);
   // Asks after a silent server while calls wait (seldom: servers take frequent
   // pings for abuse), and with that gives TCP the time after which unread data
   // breaks the connection.
