@@ -141,11 +141,17 @@ cuda_image() {
   bash deploy/docker/check_image.sh cuda
 }
 
+# Not among all: it takes a Docker engine, and Docker Hub.
+compose_up() {
+  bash deploy/docker/check_compose.sh
+}
+
 declare -A titles=(
   [alerts]="Alerts fire and stay silent"
   [dashboards]="Dashboards: lint and types"
   [manifests]="Manifests: built, typed, to the checklist"
   [compose]="compose.yaml against its schema"
+  [compose_up]="compose.yaml run by Docker"
   [image]="CPU image: built, restricted, multiplying"
   [cuda_image]="GPU image: likewise, without a GPU"
   [live]="Every panel and rule against a server"
