@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Runs every panel's query and every rule against real series.
 
-    deploy/monitoring/check_live.py [--seconds N] [--save FILE]
+    deploy/monitoring/check_live.py [--seconds N] [--pause N] [--save FILE]
 
 Starts gemmd (CPU), Debian's Prometheus with the rules, and a stand-in for a GPU
 server (live_stack.py says what that is); drives load that is also shed and
 fails; then asks Prometheus for each query. An error, an empty answer or one
-without a number is a failure. --save keeps the panels' answers as JSON, for
-draw_panels.mjs.
+without a number is a failure, and so is a word of promtool about /metrics.
+--pause: seconds between the bursts of what must fail. --save keeps the panels'
+answers as JSON, for pictures/draw.mjs.
 
 Which series cannot exist without a GPU is said once, in GPU_ONLY: the check
 fails when one of them is in the CPU server's /metrics, and when a query needs
@@ -20,6 +21,7 @@ import json
 import math
 import pathlib
 import re
+import subprocess
 import sys
 import time
 
@@ -74,8 +76,13 @@ class Checks:
         return gpu
 
     def series(self):
-        self.expect(len(re.findall(r"^[^#]", self.stack.metrics(), re.M))
-                    < 1500, "a server has 1,500 series or more")
+        text = self.stack.metrics()
+        self.expect(len(re.findall(r"^[^#]", text, re.M)) < 1500,
+                    "a server has 1,500 series or more")
+        lint = subprocess.run(["promtool", "check", "metrics"], input=text,
+                              text=True, capture_output=True, check=False)
+        self.expect(lint.returncode == 0 and not lint.stderr,
+                    f"promtool check metrics: {lint.stderr}")
         for name in self.cpu:
             self.expect(not GPU_ONLY.fullmatch(name),
                         f"{name} is GPU_ONLY, and a CPU server has it")
@@ -145,12 +152,13 @@ class Checks:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=int, default=25)
+    parser.add_argument("--pause", type=int, default=1)
     parser.add_argument("--save", type=pathlib.Path)
     arguments = parser.parse_args()
     with Stack() as stack:
         time.sleep(3)
         begin = time.time()
-        stack.drive(arguments.seconds)
+        stack.drive(arguments.seconds, arguments.pause)
         end = time.time() - 3  # while there was load
         checks = Checks(stack, stack.metrics())
         checks.series()

@@ -169,18 +169,30 @@ class Stack:
         return all(re.search(rf'shed_total{{reason="{reason}"}} [1-9]', text)
                    for reason in ("queue_full", "too_large", "deadline"))
 
-    def drive(self, seconds):
-        """Steady load, bursts that overflow the queue, and what must fail; for
-        longer, twice or three times, where some of it has not come."""
+    def drive(self, seconds, pause):
+        """Steady load, and with pauses bursts that overflow the queue and what
+        must fail; twice or three times, where some of it has not come."""
         begin = time.monotonic()
         rounds = 0
         while rounds == 0 or (rounds < 3 and not self.shed()):
-            steady = self.gemmctl("bench", "--shape", "256", "--concurrency",
-                                  "3", "--duration", f"{seconds}s")
+            steady = self.steady(seconds)
             rounds += 1
-            while time.monotonic() < begin + rounds * seconds - 1:
+            while time.monotonic() + pause < begin + rounds * seconds:
+                time.sleep(pause)
                 self.burst(rounds)
-            steady.wait()
+            for process in steady:
+                process.wait()
+
+    def steady(self, seconds):
+        """Inline products, and rows by a resident matrix, that go on whatever
+        the bursts do to them."""
+        on = ("--duration", f"{seconds}s", "--keep-going")
+        return [
+            self.gemmctl("--retries", "20", "bench", "--shape", "256",
+                         "--concurrency", "3", *on),
+            self.gemmctl("--retries", "20", "bench", "--shape", "4x512x512",
+                         "--operands", "resident-b", "--concurrency", "2",
+                         *on)]
 
     def burst(self, rounds):
         self.bursts = getattr(self, "bursts", 0) + 1
@@ -200,7 +212,6 @@ class Stack:
         self.send_too_much()
         for process in failing:
             process.wait()
-        time.sleep(1)
 
     def send_too_much(self):
         """A message over the limit: gemmctl would send it in pieces."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the pictures beside this script anew: a run of check_live.py of two
+# Draws the pictures beside this script anew: a run of check_live.py of three
 # minutes, then Grafana's UI library in headless Chromium. Takes five minutes
 # and 700 MB below build/, so it is no part of deploy/check.sh.
 #
@@ -15,6 +15,6 @@ npm install --prefix "$work" --no-audit --no-fund --no-package-lock \
   --legacy-peer-deps
 cmake --preset dev
 cmake --build build/dev --target gemmd gemmctl
-/usr/bin/python3 deploy/monitoring/check_live.py --seconds 120 \
+/usr/bin/python3 deploy/monitoring/check_live.py --seconds 180 --pause 30 \
   --save "$work/answers.json"
 node deploy/monitoring/pictures/draw.mjs "$work" "$work/answers.json"
