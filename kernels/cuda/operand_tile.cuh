@@ -186,7 +186,7 @@ class OperandReader {
       const int across = part + threadIdx.x % kAtOnce;
       const int inside = kAlongK ? across : min(across, last_);
       const float* from = FirstRow(first) + inside;
-#pragma unroll(kWhole ? 4 : 1)
+#pragma unroll(kWhole ? 8 : 1)
       for (int row = 0; row < kRows; row += kStride) {
         const int k = kAlongK ? across : first + row;
         CopyElement<kWhole>(

@@ -143,10 +143,13 @@ int ChooseSmallTile(std::span<const SgemmArgs* const> products, int sm_count) {
     double alone = 0;
     double most_tiles = 0;
     for (size_t i = 0; i < products.size(); i += sample.stride) {
-      const GemmShape& s = products[i]->shape;
-      const auto tiles = static_cast<double>(CountTiles(s, tile));
-      const auto k = static_cast<double>(s.k);
-      full += tiles * (tile.full + k * tile.full_per_k);
+      const SgemmArgs& args = *products[i];
+      const auto tiles = static_cast<double>(CountTiles(args.shape, tile));
+      const auto k = static_cast<double>(args.shape.k);
+      const int unaligned =
+          !IsAligned(args.a, args.lda) + !IsAligned(args.b, args.ldb);
+      full += tiles * (tile.full + k * (tile.full_per_k +
+                                        tile.unaligned_per_k * unaligned / 2));
       alone = std::max(alone, tile.alone + k * tile.alone_per_k);
       most_tiles = std::max(most_tiles, tiles);
     }
