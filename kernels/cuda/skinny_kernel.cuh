@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/operand_tile.cuh"
+#include "kernels/cuda/result_tile.cuh"
 #include "kernels/cuda/skinny_plan.h"
 #include "kernels/cuda/sm90_pipeline.cuh"
 

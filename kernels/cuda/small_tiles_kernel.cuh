@@ -1,7 +1,8 @@
-// The device's side of `small_tiles`: 64 threads compute 32 x 32 or 64 x 64 of
-// C, 4 x 4 or 8 x 8 each, for any mixture of shapes and alignments in one
-// launch. Tiles of A and B come by cp.async, which needs no registers on the
-// way, three stages ahead; a B that is stored along k is turned on the way.
+// The device's side of `small_tiles`: one or two warps compute a tile of C,
+// from 16 x 16 to 64 x 128 (small_tiles_plan.h), for any mixture of shapes and
+// alignments in one launch. Tiles of A and B come by cp.async, which needs no
+// registers on the way, three stages ahead; a B that is stored along k is
+// turned on the way.
 //
 //   stage   t       | t+1     | t+2     | t+3
 //   cp.async  [t+3] |   [t+4] |   [t+5] |   ...      one barrier a stage
@@ -17,6 +18,7 @@
 
 #include "kernels/cuda/batch_table.h"
 #include "kernels/cuda/operand_tile.cuh"
+#include "kernels/cuda/result_tile.cuh"
 
 namespace gemmd {
 

@@ -1,15 +1,12 @@
 // small_tiles: for products too small to fill the chip with large tiles, alone
-// or by the thousand, equal or mixed, in one launch. Tiles are 32 x 32 of C, so
-// that a small product has many blocks and a multiprocessor many products, or
-// 64 x 64, which read half as much, where there are enough of them. Either
-// gives the ladder's bits: which one a batch gets may depend on the batch.
+// or by the thousand, equal or mixed, in one launch. Small tiles give a small
+// product many blocks and a multiprocessor many products, large ones read less;
+// each gives the ladder's bits, so that which one a batch gets may depend on
+// the batch (small_tiles_plan.h).
 
-#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <functional>
-#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
