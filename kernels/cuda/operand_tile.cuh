@@ -180,13 +180,15 @@ class OperandReader {
     constexpr int kAtOnce = std::min(kAcross & -kAcross, kThreads);
     constexpr int kStride = kThreads / kAtOnce;
     static_assert(kRows % kStride == 0);
+    // More would take registers from a small tile's blocks.
+    constexpr int kUnroll = !kWhole ? 1 : kOuter > 32 ? 8 : 4;
     const int first = threadIdx.x / kAtOnce;
 #pragma unroll 1
     for (int part = 0; part < kAcross; part += kAtOnce) {
       const int across = part + threadIdx.x % kAtOnce;
       const int inside = kAlongK ? across : min(across, last_);
       const float* from = FirstRow(first) + inside;
-#pragma unroll(kWhole ? 8 : 1)
+#pragma unroll(kUnroll)
       for (int row = 0; row < kRows; row += kStride) {
         const int k = kAlongK ? across : first + row;
         CopyElement<kWhole>(
