@@ -209,11 +209,12 @@ __device__ __forceinline__ void Add(float4& sum, const float4& x) {
 // Adds up this block's share of a tile's elements, from the shared memory of
 // all blocks of the cluster, and writes it to C: kWidth neighbours a thread, so
 // that a warp writes one piece of a row (elements one by one where C's rows are
-// not 16-byte aligned).
-template <typename Shape, int kWidth>
-__device__ __forceinline__ void StoreShare(
-    const cooperative_groups::cluster_group& cluster, float4* sums,
-    const FfmaOutput& output, int m, int n) {
+// not 16-byte aligned). Cluster: cooperative_groups::cluster_group, which older
+// architectures than sm_90 do not have.
+template <typename Shape, int kWidth, typename Cluster>
+__device__ __forceinline__ void StoreShare(const Cluster& cluster, float4* sums,
+                                           const FfmaOutput& output, int m,
+                                           int n) {
   using Tile = typename Shape::Tile;
   constexpr int kOfARow = Tile::kTileN / kWidth;
   constexpr int kAll = Tile::kTileM * kOfARow;
