@@ -57,24 +57,15 @@ absl::Status LaunchTable(Table& table, int tile, int transposes, int64_t blocks,
                          bool overlaps, CUstream_st* stream) {
   const void* const kernel = KernelFor<Table>(tile, transposes);
   void* parameters[] = {&table};
-  const dim3 grid(static_cast<unsigned>(blocks));
-  const dim3 block(32 * kSmallTiles[tile].warps);
-  if (!overlaps) {
-    absl::Status status =
-        CudaStatus(cudaLaunchKernel(kernel, grid, block, parameters, 0, stream),
-                   "cudaLaunchKernel");
-    status.Update(CudaStatus(cudaPeekAtLastError(), "after cudaLaunchKernel"));
-    return status;
-  }
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = block;
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(32 * kSmallTiles[tile].warps);
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = 1;
+  config.numAttrs = overlaps ? 1 : 0;
   absl::Status status = CudaStatus(
       cudaLaunchKernelExC(&config, kernel, parameters), "cudaLaunchKernelExC");
   status.Update(CudaStatus(cudaPeekAtLastError(), "after cudaLaunchKernelExC"));
@@ -128,18 +119,19 @@ class SmallTilesSgemm final : public SgemmKernel {
     const int transposes = TransposesOf(products[0]->shape);
     while (!products.empty()) {
       LargeBatchTable table;
-      const BatchPart part = FillBatchTable(products, kSmallTiles[tile], table);
+      const BatchPart filled =
+          FillBatchTable(products, kSmallTiles[tile], table);
       SmallBatchTable small;
       const bool is_small =
           SmallBatchTable::Fits(table.shape_count, table.entry_count);
       if (is_small) small.CopyFrom(table);
       absl::Status status = is_small
                                 ? LaunchTable(small, tile, transposes,
-                                              part.blocks, overlaps, stream)
+                                              filled.blocks, overlaps, stream)
                                 : LaunchTable(table, tile, transposes,
-                                              part.blocks, overlaps, stream);
+                                              filled.blocks, overlaps, stream);
       if (!status.ok()) return status;
-      products = products.subspan(part.products);
+      products = products.subspan(filled.products);
       overlaps = true;
     }
     return absl::OkStatus();
