@@ -43,7 +43,6 @@ template <typename Shape, bool kTransposeA, bool kTransposeB, typename Table>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     SmallTiles(const __grid_constant__ Table table) {
   constexpr int kStepK = kSmallTileStepK;
-  constexpr int kStages = kSmallTileStages;
   constexpr int kTileM = Shape::kTileM;
   constexpr int kTileN = Shape::kTileN;
   constexpr int kThreads = Shape::kThreads;
@@ -56,10 +55,20 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   using TileB = OperandTile<kLayoutB, kTileN, kStepK>;
   using Sums = SharedSums<kTileN>;
   constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
+  // Devices older than sm_90 have 48 KiB for a kernel that asks for no more.
+#if __CUDA_ARCH__ >= 900
+  constexpr int kStages = kSmallTileStages;
+#else
+  constexpr int kStages =
+      kSmallTileStages - (kSmallTileStages * kStageBytes > 48 * 1024);
+#endif
   __shared__ alignas(128)
       uint8_t ring[std::max(kStages * kStageBytes, kTileM * Sums::kPitch * 4)];
-  // The Launch's next launch may fill what this one leaves free.
+  // The Launch's next launch may fill what this one leaves free (older devices
+  // have no such launches).
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
+#endif
 
   // What this block computes.
   const BatchShape& s = table.FindShape(blockIdx.x);
@@ -154,7 +163,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     }
   }
   // What follows this launch waits for the one before it too.
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 }  // namespace gemmd
