@@ -3,6 +3,9 @@
 #include <chrono>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
 namespace gemmd::client {
 namespace {
 
@@ -10,14 +13,32 @@ namespace {
 // lent, which nothing tells it the end of. Rare, so that a poll will do.
 constexpr auto kLentPoll = std::chrono::milliseconds(1);
 
+// AsyncNext; for `busy_poll` at most without sleeping.
+grpc::CompletionQueue::NextStatus Next(
+    grpc::CompletionQueue* queue, absl::Duration busy_poll,
+    std::chrono::system_clock::time_point until, void** tag, bool* ok) {
+  if (busy_poll > absl::ZeroDuration()) {
+    constexpr std::chrono::system_clock::time_point kPast;
+    const absl::Time end = absl::Now() + busy_poll;
+    do {
+      const auto status = queue->AsyncNext(tag, ok, kPast);
+      if (status != grpc::CompletionQueue::TIMEOUT) return status;
+    } while (absl::Now() < end);
+  }
+  return queue->AsyncNext(tag, ok, until);
+}
+
 }  // namespace
 
-void RunCall(Call* call) {
+void RunCall(Call* call, absl::Duration busy_poll) {
+  constexpr auto kForEver = std::chrono::system_clock::time_point::max();
   grpc::CompletionQueue queue;
   call->Begin(&queue);
   void* tag = nullptr;
   bool ok = false;
-  while (queue.Next(&tag, &ok) && !call->Proceed(ok)) {
+  while (Next(&queue, busy_poll, kForEver, &tag, &ok) ==
+             grpc::CompletionQueue::GOT_EVENT &&
+         !call->Proceed(ok)) {
   }
   queue.Shutdown();
   while (queue.Next(&tag, &ok)) {
@@ -26,7 +47,8 @@ void RunCall(Call* call) {
   call->Deliver();
 }
 
-CallQueue::CallQueue() : thread_([this] { Run(); }) {}
+CallQueue::CallQueue(absl::Duration busy_poll)
+    : busy_poll_(busy_poll), thread_([this] { Run(); }) {}
 
 CallQueue::~CallQueue() {
   {
@@ -41,11 +63,15 @@ void CallQueue::Begin(std::shared_ptr<Call> call) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     calls_.emplace(call.get(), call);
+    in_progress_.fetch_add(1, std::memory_order_relaxed);
   }
   call->Begin(&queue_);
 }
 
 void CallQueue::Deliver(Call* call) {
+  // Before: the next call, which may begin in there, comes here again, where
+  // the thread is awake.
+  in_progress_.fetch_sub(1, std::memory_order_relaxed);
   call->Deliver();
   // Destroyed without the lock: what it held may begin another call.
   std::shared_ptr<Call> ended;
@@ -64,7 +90,7 @@ void CallQueue::Run() {
                            : std::chrono::system_clock::now() + kLentPoll;
     void* tag = nullptr;
     bool ok = false;
-    switch (queue_.AsyncNext(&tag, &ok, until)) {
+    switch (Next(&queue_, busy_poll_, until, &tag, &ok)) {
       case grpc::CompletionQueue::SHUTDOWN:
         return;
       case grpc::CompletionQueue::GOT_EVENT:

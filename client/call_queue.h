@@ -4,23 +4,27 @@
 
 #include <grpcpp/completion_queue.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
 
+#include "absl/time/time.h"
 #include "client/call.h"
 
 namespace gemmd::client {
 
-// Drives `call` to its end on the present thread and delivers it.
-void RunCall(Call* call);
+// Drives `call` to its end on the present thread and delivers it. After each
+// event it looks for the next for `busy_poll` before it sleeps.
+void RunCall(Call* call, absl::Duration busy_poll);
 
 // Thread-safety: Begin from any thread at once; the destructor after them all.
 class CallQueue {
  public:
-  CallQueue();
+  // `busy_poll`: as in RunCall.
+  explicit CallQueue(absl::Duration busy_poll);
 
   // Waits for the delivery of what is in progress.
   ~CallQueue();
@@ -28,13 +32,20 @@ class CallQueue {
   // Begins `call`; the queue's thread drives and delivers it.
   void Begin(std::shared_ptr<Call> call);
 
+  // Calls that have begun and are not delivered.
+  int in_progress() const {
+    return in_progress_.load(std::memory_order_relaxed);
+  }
+
  private:
   void Run();
   void Deliver(Call* call);
 
+  const absl::Duration busy_poll_;
   grpc::CompletionQueue queue_;
   std::mutex mu_;
   std::condition_variable idle_;
+  std::atomic<int> in_progress_{0};
   // What has begun and is not delivered; guarded by mu_.
   std::unordered_map<Call*, std::shared_ptr<Call>> calls_;
   std::thread thread_;

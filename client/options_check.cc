@@ -172,6 +172,12 @@ absl::Status CheckOptions(const ClientOptions& options) {
         "timeout and backoffs are wanted above 0, max_backoff at least "
         "initial_backoff, connect_timeout from 1 ms to 1 h");
   }
+  if (options.busy_poll < absl::ZeroDuration() ||
+      options.busy_poll > absl::Seconds(1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("busy_poll is ", absl::FormatDuration(options.busy_poll),
+                     "; wanted is 0 to 1 s"));
+  }
   return CheckAccess(options);
 }
 

@@ -292,7 +292,7 @@ absl::StatusOr<SgemmAnswer> Product::SendOnce() {
   };
   Call call(std::move(parts));
   const Operation::Step step(operation_, [&call] { call.Cancel(); });
-  RunCall(&call);
+  RunCall(&call, session_->options().busy_poll);
   return answer;
 }
 

@@ -2,6 +2,7 @@
 
 #include <grpcpp/impl/codegen/proto_buffer_reader.h>
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -47,7 +48,7 @@ Session::Session(const ClientOptions& options)
       identity_(options, options.id.empty() ? NewId() : options.id),
       connections_(options) {
   for (int i = 0; i < connections_.size(); ++i) {
-    queues_.push_back(std::make_unique<CallQueue>());
+    queues_.push_back(std::make_unique<CallQueue>(options.busy_poll));
     if (options.stream_small_products) {
       streams_.push_back(
           std::make_unique<ProductStream>(&connections_, i, &identity_));
@@ -68,9 +69,14 @@ void Session::End() {
   queues_.clear();
 }
 
+// The one with the fewest calls; so one call at a time always has the same
+// thread, which a busy_poll keeps awake.
 CallQueue& Session::queue() {
-  const size_t turn = next_queue_.fetch_add(1, std::memory_order_relaxed);
-  return *queues_[turn % queues_.size()];
+  const auto fewest = std::min_element(
+      queues_.begin(), queues_.end(), [](const auto& x, const auto& y) {
+        return x->in_progress() < y->in_progress();
+      });
+  return **fewest;
 }
 
 ProductStream* Session::stream() {
@@ -110,7 +116,7 @@ absl::Status Session::CallAndWait(const char* method,
         result.ok() ? Parse(*std::move(result), response) : result.status();
   };
   Call call(std::move(parts));
-  RunCall(&call);
+  RunCall(&call, options_.busy_poll);
   return status;
 }
 

@@ -18,6 +18,7 @@ build_packages=(
   libabsl-dev prometheus-cpp-dev
   # the CPU backend, flags, logs, digests
   libopenblas-dev libcli11-dev libspdlog-dev libssl-dev
+  libtcmalloc-minimal4  # the server's malloc
   curl  # deploy/quickstart.sh reads /metrics
 )
 test_packages=(

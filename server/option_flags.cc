@@ -149,7 +149,8 @@ std::vector<OptionFlag> MakeFlags() {
       IntFlag("max-streams", &O::max_streams, 1, 1'000'000,
               "RPCs at once on a connection, at most"),
       IntFlag("completion-queues", &O::completion_queues, 0, 256,
-              "gRPC's queues, each with a polling thread; 0: one"),
+              "gRPC's queues, each with a polling thread; 0: one, which "
+              "answers a lone request soonest. Four serve more on 16 cores"),
       DurationFlag("busy-poll", &O::busy_poll, kZero, absl::Seconds(1),
                    "How long a polling thread looks for the next event before "
                    "it sleeps: takes that much of a core for a faster answer "

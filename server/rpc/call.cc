@@ -67,6 +67,7 @@ void Call::Arrived(bool ok) {
     delete this;  // never began: no other event will come
     return;
   }
+  loop_ = CompletionLoop::Current();
   arrival_ = MonotonicClock::now();
   // Added before `refusing` is looked at: whoever sets it and then finds none
   // knows that none is still to come. A client that asks again and again while

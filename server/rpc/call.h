@@ -103,6 +103,7 @@ class Call {
 
   CallEnvironment& environment() { return *environment_; }
   grpc::ServerCompletionQueue* queue() { return queue_; }
+  CompletionLoop* loop() { return loop_; }  // of `queue`, from Begin on
   grpc::ServerContext& context() { return context_; }
 
  private:
@@ -113,6 +114,7 @@ class Call {
 
   CallEnvironment* const environment_;
   grpc::ServerCompletionQueue* const queue_;
+  CompletionLoop* loop_ = nullptr;
   const Method method_;
   grpc::ServerContext context_;
   MonotonicTime arrival_;

@@ -11,18 +11,14 @@ namespace {
 
 const gpr_timespec kNow = gpr_time_0(GPR_CLOCK_MONOTONIC);
 
-thread_local bool t_has_idle = false;
-thread_local bool t_idle_asked = false;
+thread_local CompletionLoop* t_loop = nullptr;
 
 }  // namespace
 
 CompletionLoop::CompletionLoop(
     std::unique_ptr<grpc::ServerCompletionQueue> queue,
-    MonotonicDuration busy_poll, std::function<void()> idle, bool looks_ahead)
-    : queue_(std::move(queue)),
-      busy_poll_(busy_poll),
-      idle_(std::move(idle)),
-      looks_ahead_(looks_ahead) {}
+    CompletionLoopOptions options)
+    : queue_(std::move(queue)), options_(options) {}
 
 CompletionLoop::~CompletionLoop() {
   queue_->Shutdown();
@@ -35,14 +31,40 @@ CompletionLoop::~CompletionLoop() {
 
 void CompletionLoop::Start() {
   thread_ = std::thread([this] {
-    t_has_idle = idle_ != nullptr;
+    t_loop = this;
     Poll();
   });
 }
 
-bool CompletionLoop::AskForIdle() {
-  if (t_has_idle) t_idle_asked = true;
-  return t_has_idle;
+CompletionLoop* CompletionLoop::Current() { return t_loop; }
+
+bool CompletionLoop::AskForMore() {
+  if (t_loop == nullptr || t_loop->options_.gatherers == nullptr) return false;
+  if (t_loop->gathering_.empty()) t_loop->options_.gatherers->Begin();
+  t_loop->gathering_.Add();
+  return true;
+}
+
+bool CompletionLoop::Takes(bool many) const {
+  return options_.takes_ends && t_loop != this &&
+         (many || !asleep_.load(std::memory_order_relaxed));
+}
+
+void CompletionLoop::Post(Job job) {
+  MutexLock lock(&mu_);
+  posted_.push_back(std::move(job));
+  if (posted_.size() == 1) {
+    alarm_.Set(queue_.get(), kNow, run_posted_.tag());
+  }
+}
+
+void CompletionLoop::RunPosted(bool /*ok*/) {
+  std::vector<Job> posted;
+  {
+    MutexLock lock(&mu_);
+    posted.swap(posted_);
+  }
+  for (Job& job : posted) std::move(job)();
 }
 
 void CompletionLoop::Poll() {
@@ -53,8 +75,9 @@ void CompletionLoop::Poll() {
     while (more) {
       void* next_tag = nullptr;
       bool next_ok = false;
-      more = looks_ahead_ && queue_->AsyncNext(&next_tag, &next_ok, kNow) ==
-                                 grpc::CompletionQueue::GOT_EVENT;
+      more = options_.looks_ahead &&
+             queue_->AsyncNext(&next_tag, &next_ok, kNow) ==
+                 grpc::CompletionQueue::GOT_EVENT;
       SetThreadHasMore(more);
       static_cast<Completion*>(tag)->Run(ok);
       tag = next_tag;
@@ -64,17 +87,25 @@ void CompletionLoop::Poll() {
 }
 
 bool CompletionLoop::Next(void** tag, bool* ok) {
-  if (t_idle_asked || busy_poll_.count() > 0) {
-    const MonotonicTime until = MonotonicClock::now() + busy_poll_;
-    do {
-      const auto status = queue_->AsyncNext(tag, ok, kNow);
-      if (status != grpc::CompletionQueue::TIMEOUT) {
-        return status == grpc::CompletionQueue::GOT_EVENT;
-      }
-      if (std::exchange(t_idle_asked, false)) idle_();
-    } while (MonotonicClock::now() < until);
+  const bool sleeps = gathering_.empty() && options_.busy_poll.count() == 0;
+  const MonotonicTime begin = sleeps ? MonotonicTime() : MonotonicClock::now();
+  MonotonicDuration quiet{0};
+  for (int looks = 1; !gathering_.empty() || quiet < options_.busy_poll;
+       ++looks) {
+    const auto status = queue_->AsyncNext(tag, ok, kNow);
+    if (status != grpc::CompletionQueue::TIMEOUT) {
+      return status == grpc::CompletionQueue::GOT_EVENT;
+    }
+    quiet = MonotonicClock::now() - begin;
+    if (!gathering_.empty() && gathering_.IsOver(looks, quiet)) {
+      gathering_.End();
+      options_.gatherers->End();
+    }
   }
-  return queue_->Next(tag, ok);
+  asleep_.store(true, std::memory_order_relaxed);
+  const bool got = queue_->Next(tag, ok);
+  asleep_.store(false, std::memory_order_relaxed);
+  return got;
 }
 
 }  // namespace gemmd

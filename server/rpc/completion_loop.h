@@ -2,13 +2,18 @@
 
 #pragma once
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/completion_queue.h>
 
-#include <functional>
+#include <atomic>
 #include <memory>
 #include <thread>
+#include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "server/monotonic_time.h"
+#include "server/mutex.h"
+#include "server/rpc/gathering.h"
 
 namespace gemmd {
 
@@ -39,19 +44,28 @@ class MethodCompletion final : public Completion {
   void (T::*const method_)(bool);
 };
 
-// One queue and its one polling thread. For `busy_poll` after an event the
-// thread looks for the next without sleeping: a core for a sleeper's wake-up.
+struct CompletionLoopOptions {
+  // For so long after an event the thread looks for the next without sleeping:
+  // a core for a sleeper's wake-up.
+  MonotonicDuration busy_poll{0};
+  // Told when the thread begins and ends to gather (AskForMore); may be null.
+  Gatherers* gatherers = nullptr;
+  // The thread takes the next completion, if one is ready, before it runs one,
+  // which then knows of it (ThreadHasMore): what can be done elsewhere is not
+  // done here. Without it never says that it has more.
+  bool looks_ahead = false;
+  // Of several loops: what ends on a device's thread is answered by the thread
+  // that polls its connection (Takes).
+  bool takes_ends = false;
+};
+
+// One queue and its one polling thread.
 class CompletionLoop {
  public:
-  // `idle`, if any, is called on the polling thread when a completion has asked
-  // for it and no other one is ready. With `looks_ahead` the thread takes the
-  // next completion, if one is ready, before it runs one, which then knows of
-  // it (ThreadHasMore): what can be done elsewhere is not done here. Without it
-  // never says that it has more.
+  using Job = absl::AnyInvocable<void() &&>;
+
   explicit CompletionLoop(std::unique_ptr<grpc::ServerCompletionQueue> queue,
-                          MonotonicDuration busy_poll = {},
-                          std::function<void()> idle = nullptr,
-                          bool looks_ahead = false);
+                          CompletionLoopOptions options = {});
 
   // Shuts the queue down and joins. Needs: the server is shut down and nothing
   // will be posted any more; gRPC ends the process over a late operation.
@@ -62,18 +76,40 @@ class CompletionLoop {
   // Starts polling; once, after the server has started.
   void Start();
 
-  // On the polling thread of a loop with `idle`: asks that it be called once no
-  // more completions are ready, and true. Elsewhere false.
-  static bool AskForIdle();
+  // The loop whose polling thread this is; else null.
+  static CompletionLoop* Current();
+
+  // On the polling thread of a loop with `gatherers`: tells them that it
+  // gathers, until no more completions come (Gathering), and true. Elsewhere
+  // false.
+  static bool AskForMore();
+
+  // Whether the present thread should leave the end of a product to this
+  // loop's: `many` were made together. One alone is not worth waking a sleeper
+  // for.
+  bool Takes(bool many) const;
+
+  // Runs `job` on the polling thread, soon. From any thread. Needs: a call of
+  // this queue that lives until `job` has run.
+  void Post(Job job) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Poll();
   bool Next(void** tag, bool* ok);  // false: the queue has ended
+  void RunPosted(bool ok);
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  const MonotonicDuration busy_poll_;
-  const std::function<void()> idle_;
-  const bool looks_ahead_;
+  const CompletionLoopOptions options_;
+  Gathering gathering_;  // the polling thread's
+  std::atomic<bool> asleep_{false};
+
+  Mutex mu_;
+  // One alarm is set while there are any.
+  std::vector<Job> posted_ ABSL_GUARDED_BY(mu_);
+  grpc::Alarm alarm_;
+  MethodCompletion<CompletionLoop> run_posted_{this,
+                                               &CompletionLoop::RunPosted};
+
   std::thread thread_;
 };
 

@@ -182,6 +182,8 @@ class RpcServerImpl final : public RpcServer {
   int port_ = 0;
   std::shared_ptr<grpc::ServerCredentials> credentials_;  // as long as server_
   std::unique_ptr<grpc::Server> server_;
+  Gatherers gatherers_{
+      [this] { environment_.dependencies.scheduler->Release(); }};
   std::vector<std::unique_ptr<CompletionLoop>> loops_;
   std::optional<StallWatch> stall_watch_;
   bool shut_down_ = false;
@@ -226,14 +228,15 @@ absl::Status RpcServerImpl::Open() {
   }
   builder.RegisterService(&environment_.gemm_service);
   builder.RegisterService(&environment_.health_service);
-  for (int i = 0; i < std::max(1, options.completion_queues); ++i) {
+  const int queues = std::max(1, options.completion_queues);
+  for (int i = 0; i < queues; ++i) {
     loops_.push_back(std::make_unique<CompletionLoop>(
         builder.AddCompletionQueue(),
-        absl::ToChronoNanoseconds(options.busy_poll),
-        [scheduler = environment_.dependencies.scheduler] {
-          scheduler->Release();
-        },
-        MayHandOver(environment_.dependencies)));
+        CompletionLoopOptions{
+            .busy_poll = absl::ToChronoNanoseconds(options.busy_poll),
+            .gatherers = &gatherers_,
+            .looks_ahead = MayHandOver(environment_.dependencies),
+            .takes_ends = queues > 1}));
   }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {

@@ -64,7 +64,7 @@ struct RpcOptions {
   absl::Duration max_queue_delay = absl::ZeroDuration();
 
   // Parameters of speed, with what was measured in README.md. Completion
-  // queues, each with a polling thread of its own.
+  // queues, each with a polling thread of its own. --completion-queues
   int completion_queues = 1;
   // How long a polling thread looks for the next event before it sleeps.
   // --busy-poll

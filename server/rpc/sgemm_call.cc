@@ -100,7 +100,8 @@ absl::Status SgemmCall::Start() {
       {.client = client(),
        .local = environment().regions != nullptr && IsLocal(context()),
        .arrival = arrival(),
-       .deadline = Deadline()},
+       .deadline = Deadline(),
+       .loop = loop()},
       *fields, message.slices(), [this](absl::StatusOr<EncodedAnswer> answer) {
         environment().inflight.Add(-1);
         if (!answer.ok()) return Fail(answer.status());

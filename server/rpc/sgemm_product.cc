@@ -27,6 +27,7 @@ absl::Status SgemmProduct::Start(SgemmOrigin origin, const SgemmFields& fields,
   spec_.arrival = origin.arrival;
   spec_.decode_seconds = Seconds(MonotonicClock::now() - origin.arrival);
   done_ = std::move(done);
+  loop_ = origin.loop;
   if (!plan_.adds_to_shared_memory()) {
     parts_ = ShareRows(
         plan_.shape,
@@ -155,7 +156,7 @@ absl::Status SgemmProduct::SubmitTask() {
     status = cancelled_;
   }
   if (status.ok()) {
-    status = scheduler.Submit(task, may_hold && CompletionLoop::AskForIdle());
+    status = scheduler.Submit(task, may_hold && CompletionLoop::AskForMore());
   }
   // Whoever is first ends it: here, Cancel, or whoever has it from the
   // scheduler.
@@ -199,6 +200,15 @@ void SgemmProduct::Cancel(const absl::Status& why) {
 }
 
 void SgemmProduct::OnTaskDone(TaskResult result) {
+  if (loop_ == nullptr || !loop_->Takes(/*many=*/result.batch_size > 1)) {
+    return Conclude(std::move(result));
+  }
+  loop_->Post([this, result = std::move(result)]() mutable {
+    Conclude(std::move(result));
+  });
+}
+
+void SgemmProduct::Conclude(TaskResult result) {
   if (result.ran) {
     run_ = {.device = result.device,
             .batch_size = result.batch_size,

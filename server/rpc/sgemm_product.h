@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "server/observe/event_log.h"
 #include "server/rpc/call_environment.h"
+#include "server/rpc/completion_loop.h"
 #include "server/rpc/live_count.h"
 #include "server/rpc/product_placing.h"
 #include "server/rpc/sgemm_encoder.h"
@@ -30,6 +31,7 @@ struct SgemmOrigin {
   bool local = false;  // over the unix socket
   MonotonicTime arrival;
   MonotonicTime deadline = kNever;
+  CompletionLoop* loop = nullptr;  // of its connection, if it runs one
 };
 
 // The steps of a product, each begun by the one before:
@@ -44,7 +46,8 @@ struct SgemmOrigin {
 //             product's rows are shared by all devices, a task each
 //   the end   a resident output is published, the answer encoded
 //
-// A step may go on on another thread: a worker, or one of a device's.
+// A step may go on on another thread: a worker, or one of a device's; the end
+// may come back to the polling thread (CompletionLoop::Takes).
 //
 // Thread-safety: Start until it is OK, by one thread at a time; Cancel from any
 // thread. It must live until Start
@@ -86,6 +89,7 @@ class SgemmProduct {
   absl::Status SubmitTask() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status SubmitParts() ABSL_LOCKS_EXCLUDED(mu_);
   void OnTaskDone(TaskResult result);
+  void Conclude(TaskResult result);
   void End(absl::StatusOr<EncodedAnswer> answer);
 
   absl::Status cancelled() const ABSL_LOCKS_EXCLUDED(mu_) {
@@ -102,6 +106,7 @@ class SgemmProduct {
   Admission::Ticket ticket_;
   TaskSpec spec_;  // until the task is made
   Done done_;
+  CompletionLoop* loop_ = nullptr;
   LiveCount::Hold decoding_;  // of one with something resident, until Submit
   bool has_turn_ = false;
   std::string client_;          // of one with something resident

@@ -203,7 +203,8 @@ absl::Status StreamCall::Start(StreamItem& item,
       {.client = client(),
        .local = local_,
        .arrival = item.arrival,
-       .deadline = Deadline()},
+       .deadline = Deadline(),
+       .loop = loop()},
       *fields.request, slices,
       [this, &item](auto answer) { OnAnswer(&item, std::move(answer)); });
   if (status.ok()) return status;

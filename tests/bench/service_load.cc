@@ -16,6 +16,7 @@
 // `rows` needs the server for itself: service.sh reads its metrics afterwards.
 
 #include <grpcpp/impl/codegen/proto_utils.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -253,7 +254,8 @@ void Rows(const std::string& address, const std::string& echo) {
   v1::UploadMatrixRequest message;
   message.mutable_header()->set_rows(kOrder);
   message.mutable_header()->set_cols(kOrder);
-  message.mutable_header()->set_matrix_id("bench");
+  const std::string id = "bench-" + std::to_string(getpid());
+  message.mutable_header()->set_matrix_id(id);
   writer->Write(message);
   const std::string matrix = RandomBytes(size_t{kOrder} * kOrder);
   for (size_t at = 0; at < matrix.size(); at += kChunk) {
@@ -264,7 +266,7 @@ void Rows(const std::string& address, const std::string& echo) {
   ExitUnless(writer->Finish(), "upload");
   v1::SgemmRequest request;
   SetOperand(1, kOrder, request.mutable_a());
-  SetResident(kOrder, kOrder, "bench", request.mutable_b());
+  SetResident(kOrder, kOrder, id, request.mutable_b());
   Pair pair(address, echo, kInFlight, Threads(), ToBuffer(request));
   const auto results = pair.Measure([](RawLoad& load) {
     return load.RunClosed(kInFlight, kRoundSeconds / 2);

@@ -113,6 +113,7 @@ int RunBench(const CommandLine& line) {
   ClientOptions options = line.client;
   options.verify_fraction = bench.verify;
   options.stream_small_products = bench.stream;
+  options.busy_poll = bench.busy_poll;
   absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(options);
   if (!client.ok()) return Fail(client.status(), kUsage);
   auto workload = Workload::Create(client->get(), line);

@@ -68,6 +68,9 @@ void AddPace(CLI::App* app, BenchOptions* to) {
       ->excludes("--concurrency");
   app->add_flag("--stream", to->stream,
                 "Small products as items of a stream, not as calls");
+  AddDuration(app, "--busy-poll", &to->busy_poll,
+              "How long a waiting thread looks for answers before it sleeps: "
+              "a core each, 1s at most");
   app->add_flag("--poisson", to->poisson,
                 "With --rate: random arrivals, not evenly spaced ones")
       ->needs("--rate");

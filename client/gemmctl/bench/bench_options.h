@@ -41,6 +41,7 @@ struct BenchOptions {
   bool poisson = false;            // intervals are exponential, not constant
   int max_in_flight = 1000;        // of an open loop
   bool stream = false;             // ClientOptions::stream_small_products
+  absl::Duration busy_poll;        // ClientOptions::busy_poll
 
   absl::Duration duration = absl::Seconds(5);  // unless `count` is given
   int64_t count = 0;                           // products; 0: by duration

@@ -96,6 +96,13 @@ struct ClientOptions {
 
   RetryPolicy retry = {};
 
+  // For how long a thread that waits for the network looks for what comes,
+  // before it sleeps; up to 1 s. A sleeping thread's wake-up is a large part of
+  // a lone call's time, and the price is a core of this machine for each thread
+  // that waits: one for each blocking call, one for each connection with
+  // asynchronous calls.
+  absl::Duration busy_poll = absl::ZeroDuration();
+
   // Small products (64 KiB each way and 2^26 for m * n * k at most, nothing in
   // shared memory) that SgemmAsync begins go as items of a stream, which takes
   // a third of the CPU time of a call each. For that the server does not hear

@@ -18,10 +18,13 @@ namespace {
 
 using std::chrono::microseconds;
 
-// A client that asks again at once does so within this.
+// A client that asks again at once does so within this, or, as its own threads
+// slept through a longer product, within a third of that product's time.
 constexpr MonotonicDuration kSpinWhenIdle = microseconds(200);
-// A product that has run so long may be looked at less often.
-constexpr MonotonicDuration kSpinOnBatch = microseconds(2000);
+constexpr MonotonicDuration kMaxSpinWhenIdle = microseconds(1000);
+// A product that has run so long may be looked at less often: a nap of 50 us
+// takes up to 150, the wake-up of a virtual machine's core included.
+constexpr MonotonicDuration kSpinOnBatch = microseconds(20'000);
 constexpr MonotonicDuration kNap = microseconds(50);
 
 class CudaResidentMemory : public ResidentMemory {
@@ -221,12 +224,16 @@ void CudaDevice::Drive() {
   cudaSetDevice(ordinal_);
   prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: a nap of 50 us is not to take 100
   while (true) {
+    const bool was_busy = busy();
     bool progress = RunPosted();
     progress |= FinishDone();
     progress |= EnqueueWaiting();
     progress |= AdvanceCopies();
     if (progress) {
       last_progress_ = MonotonicClock::now();
+      if (!was_busy) busy_since_ = last_progress_;
+      spin_when_idle_ = std::clamp((last_progress_ - busy_since_) / 3,
+                                   kSpinWhenIdle, kMaxSpinWhenIdle);
     } else if (!Rest()) {
       return;
     }
@@ -293,7 +300,7 @@ void CudaDevice::End(std::unique_ptr<CudaBatch> batch) {
 bool CudaDevice::Rest() {
   const MonotonicTime now = MonotonicClock::now();
   const MonotonicDuration quiet = now - last_progress_;
-  if (quiet < (busy() ? kSpinOnBatch : kSpinWhenIdle)) {
+  if (quiet < (busy() ? kSpinOnBatch : spin_when_idle_)) {
     CpuRelax();
     return true;
   }

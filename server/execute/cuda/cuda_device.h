@@ -103,6 +103,8 @@ class CudaDevice : public Device {
   CopyQueue copies_from_others_;
   absl::Status fault_;
   MonotonicTime last_progress_{};
+  MonotonicTime busy_since_{};  // or was, until last_progress_
+  MonotonicDuration spin_when_idle_{0};
 
   Mutex mu_;
   std::deque<Job> posted_ ABSL_GUARDED_BY(mu_);

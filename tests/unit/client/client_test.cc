@@ -10,11 +10,13 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "proto/error_details.h"
 #include "tests/unit/client/client_fixture.h"
 
 namespace gemmd {
@@ -134,16 +136,21 @@ TEST(ClientTest, AnswersManyCallsAtOnceFromManyThreads) {
   EXPECT_EQ(server.calls(), 200);
 }
 
+// And one call at a time is always driven by the same thread, however many there
+// are, so that a busy poll keeps the right one awake.
 TEST(ClientTest, CallbacksMayBeginCalls) {
   FakeServer server(Answer);
-  const auto client = NewClient({.address = server.address()});
+  const auto client =
+      NewClient({.address = server.address(), .connections = 3});
   const Matrix a = RandomMatrix(2, 2);
   absl::Notification finished;
   int left = 20;
+  std::set<std::thread::id> threads;
   std::function<void()> next = [&] {
     client->SgemmAsync({.a = a.view(), .b = a.view()},
                        [&](absl::StatusOr<SgemmAnswer> answer) {
                          EXPECT_TRUE(answer.ok()) << answer.status();
+                         threads.insert(std::this_thread::get_id());
                          if (--left > 0) return next();
                          finished.Notify();
                        });
@@ -151,6 +158,25 @@ TEST(ClientTest, CallbacksMayBeginCalls) {
   next();
   finished.WaitForNotification();
   EXPECT_EQ(server.calls(), 20);
+  EXPECT_EQ(threads.size(), 1);
+}
+
+TEST(ClientTest, WaitsBeyondItsBusyPoll) {
+  FakeServer server(FailTimes(
+      2, QuotaError("queue-max-requests", "full", absl::Milliseconds(20))));
+  const auto client = NewClient(
+      {.address = server.address(), .busy_poll = absl::Microseconds(100)});
+  const Matrix a = RandomMatrix(2, 2);
+  const SgemmCall call = {.a = a.view(), .b = a.view()};
+  const auto answer = client->Sgemm(call);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  absl::Notification finished;
+  client->SgemmAsync(call, [&](absl::StatusOr<SgemmAnswer> later) {
+    EXPECT_TRUE(later.ok()) << later.status();
+    finished.Notify();
+  });
+  finished.WaitForNotification();
+  EXPECT_EQ(server.calls(), 4);
 }
 
 TEST(ClientTest, IsOneClientToTheServerAndAnotherThanTheNext) {
@@ -183,6 +209,8 @@ TEST(ClientTest, CreateRefusesWhatCannotBe) {
   EXPECT_FALSE(Client::Create({.id = std::string(32, 'F')}).ok());
   EXPECT_TRUE(Client::Create({.id = std::string(32, 'f')}).ok());
   EXPECT_FALSE(Client::Create({.verify_fraction = 1.1}).ok());
+  EXPECT_FALSE(Client::Create({.busy_poll = absl::Seconds(2)}).ok());
+  EXPECT_FALSE(Client::Create({.busy_poll = -absl::Seconds(1)}).ok());
   EXPECT_FALSE(Client::Create({.verify_fraction = std::nan("")}).ok());
   EXPECT_FALSE(Client::Create({.connections = 65}).ok());
   EXPECT_FALSE(Client::Create({.timeout = absl::ZeroDuration()}).ok());
