@@ -190,9 +190,19 @@ TEST(ServerFullQueueTest, RefusesWithAReasonAndCountsIt) {
       ok * matrix, 8 * 200);
 }
 
-// Clients that multiply, send nonsense, cancel and give up, all at once.
-TEST(ServerMixedLoadTest, TheSumOfTerminalStatesIsTheRequestsReceived) {
-  RunningServer server;
+ServerOptions WithQueues(int queues) {
+  ServerOptions options = TestOptions();
+  options.completion_queues = queues;
+  return options;
+}
+
+// Clients that multiply, send nonsense, cancel and give up, all at once; with
+// several completion queues, which end what devices have made.
+class ServerMixedLoadTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Queues, ServerMixedLoadTest, ::testing::Values(1, 3));
+
+TEST_P(ServerMixedLoadTest, TheSumOfTerminalStatesIsTheRequestsReceived) {
+  RunningServer server(WithQueues(GetParam()));
   constexpr int kClients = 6;
   constexpr int kRequests = 60;
   const uint64_t seed = std::random_device()();

@@ -102,9 +102,13 @@ TEST(ServerLifecycleTest, DrainTurnsHealthAtOnceAndServesThroughItsDelay) {
   EXPECT_TRUE(stopped.get().ok());
 }
 
-TEST(ServerLifecycleTest, DrainFinishesWhatWasAccepted) {
+class ServerDrainTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Queues, ServerDrainTest, ::testing::Values(1, 3));
+
+TEST_P(ServerDrainTest, DrainFinishesWhatWasAccepted) {
   ServerOptions options = TestOptions();
   options.streams_per_device = 1;
+  options.completion_queues = GetParam();
   RunningServer server(options);
   std::vector<std::future<grpc::Status>> products;
   for (int i = 0; i < 4; ++i) {
