@@ -8,9 +8,9 @@ namespace gemmd {
 // trimming below 1 GiB, 16 MiB at a time from the kernel. Without it the pages
 // of every large message are given back and faulted in again, which costs a
 // fifth of the throughput of 64 MiB messages and makes it depend on the heap's
-// history (README.md). Call first in main(). Does nothing with another libc, nor
-// where the program is linked with TCMalloc (gemmd::malloc), which keeps what it
-// has and has no arenas to contend for.
+// history (README.md). Call first in main(). Does nothing with another libc,
+// nor where the program is linked with TCMalloc (gemmd::malloc), which keeps
+// what it has and has no arenas to contend for.
 void ConfigureMalloc();
 
 }  // namespace gemmd

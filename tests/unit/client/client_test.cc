@@ -136,8 +136,8 @@ TEST(ClientTest, AnswersManyCallsAtOnceFromManyThreads) {
   EXPECT_EQ(server.calls(), 200);
 }
 
-// And one call at a time is always driven by the same thread, however many there
-// are, so that a busy poll keeps the right one awake.
+// And one call at a time is always driven by the same thread, however many
+// there are, so that a busy poll keeps the right one awake.
 TEST(ClientTest, CallbacksMayBeginCalls) {
   FakeServer server(Answer);
   const auto client =
