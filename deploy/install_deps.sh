@@ -25,7 +25,7 @@ test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   # the generated Python client, and NumPy as the independent witness
   python3 python3-grpcio python3-protobuf python3-numpy
-  git patchelf  # deploy/bundle.sh
+  git patchelf xz-utils  # deploy/bundle.sh
 )
 ci_packages=(
   python3-matplotlib  # tests/bench/kernel_bench/draw_charts.py
