@@ -78,16 +78,18 @@ needed_libraries() {
     sort -u
 }
 
-# Each under its soname, looking for its own beside it.
+# Each under its soname, looking for its own beside it. All are found before the
+# first is copied: ldd would meet half of a file.
 copy_libraries() {
-  local soname path
-  needed_libraries | while read -r soname path; do
+  local soname path needed
+  needed=$(needed_libraries) || return 1
+  while read -r soname path; do
     [ -f "$path" ] || {
       echo "$soname is needed and not found" && return 1
     }
     cp -L "$path" "$tree/lib/$soname" && chmod 644 "$tree/lib/$soname" &&
       patchelf --set-rpath "\$ORIGIN" "$tree/lib/$soname" || return 1
-  done
+  done <<<"$needed"
 }
 
 # The licence of each Debian package that a library comes from.
