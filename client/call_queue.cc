@@ -1,9 +1,9 @@
 #include "client/call_queue.h"
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace gemmd::client {
@@ -13,17 +13,21 @@ namespace {
 // lent, which nothing tells it the end of. Rare, so that a poll will do.
 constexpr auto kLentPoll = std::chrono::milliseconds(1);
 
+thread_local CallQueue* t_delivering = nullptr;
+
 // AsyncNext; for `busy_poll` at most without sleeping.
 grpc::CompletionQueue::NextStatus Next(
     grpc::CompletionQueue* queue, absl::Duration busy_poll,
     std::chrono::system_clock::time_point until, void** tag, bool* ok) {
   if (busy_poll > absl::ZeroDuration()) {
     constexpr std::chrono::system_clock::time_point kPast;
-    const absl::Time end = absl::Now() + busy_poll;
+    const auto end = std::min(std::chrono::system_clock::now() +
+                                  absl::ToChronoMicroseconds(busy_poll),
+                              until);
     do {
       const auto status = queue->AsyncNext(tag, ok, kPast);
       if (status != grpc::CompletionQueue::TIMEOUT) return status;
-    } while (absl::Now() < end);
+    } while (std::chrono::system_clock::now() < end);
   }
   return queue->AsyncNext(tag, ok, until);
 }
@@ -50,6 +54,8 @@ void RunCall(Call* call, absl::Duration busy_poll) {
 CallQueue::CallQueue(absl::Duration busy_poll)
     : busy_poll_(busy_poll), thread_([this] { Run(); }) {}
 
+CallQueue* CallQueue::Delivering() { return t_delivering; }
+
 CallQueue::~CallQueue() {
   {
     std::unique_lock<std::mutex> lock(mu_);
@@ -69,10 +75,10 @@ void CallQueue::Begin(std::shared_ptr<Call> call) {
 }
 
 void CallQueue::Deliver(Call* call) {
-  // Before: the next call, which may begin in there, comes here again, where
-  // the thread is awake.
-  in_progress_.fetch_sub(1, std::memory_order_relaxed);
+  t_delivering = this;
   call->Deliver();
+  t_delivering = nullptr;
+  in_progress_.fetch_sub(1, std::memory_order_relaxed);
   // Destroyed without the lock: what it held may begin another call.
   std::shared_ptr<Call> ended;
   std::lock_guard<std::mutex> lock(mu_);

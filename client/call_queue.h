@@ -32,10 +32,14 @@ class CallQueue {
   // Begins `call`; the queue's thread drives and delivers it.
   void Begin(std::shared_ptr<Call> call);
 
-  // Calls that have begun and are not delivered.
+  // Calls that have begun and whose delivery is not over: those that its thread
+  // has or will have to do with.
   int in_progress() const {
     return in_progress_.load(std::memory_order_relaxed);
   }
+
+  // The queue whose thread this is, where it delivers a call; else null.
+  static CallQueue* Delivering();
 
  private:
   void Run();

@@ -69,13 +69,18 @@ void Session::End() {
   queues_.clear();
 }
 
-// The one with the fewest calls; so one call at a time always has the same
-// thread, which a busy_poll keeps awake.
 CallQueue& Session::queue() {
   const auto fewest = std::min_element(
       queues_.begin(), queues_.end(), [](const auto& x, const auto& y) {
         return x->in_progress() < y->in_progress();
       });
+  // Of a callback's queue the call that is being delivered does not count.
+  CallQueue* const own = CallQueue::Delivering();
+  const bool is_ours =
+      std::any_of(queues_.begin(), queues_.end(),
+                  [own](const auto& x) { return x.get() == own; });
+  if (is_ours && own->in_progress() - 1 <= (*fewest)->in_progress())
+    return *own;
   return **fewest;
 }
 

@@ -48,7 +48,9 @@ class Session : public std::enable_shared_from_this<Session> {
   SharedBlocks& shared() { return shared_; }
 
   // One of the threads that drive asynchronous calls; there are as many as
-  // connections, and they take turns.
+  // connections. The one with the fewest calls; from a callback its own, where
+  // none has fewer, so that one call at a time always has the same thread,
+  // which a busy_poll keeps awake.
   CallQueue& queue();
   // Likewise for small products; null unless the options ask for streams.
   ProductStream* stream();

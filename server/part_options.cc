@@ -71,6 +71,8 @@ RpcOptions RpcOptionsOf(const ServerOptions& options,
     rpc.completion_queues = options.completion_queues;
   }
   rpc.busy_poll = options.busy_poll;
+  rpc.gathers_rows = options.max_row_hold > absl::ZeroDuration() &&
+                     options.max_queue_delay == absl::ZeroDuration();
   rpc.channelz = options.channelz;
   rpc.version = std::string(BuildVersion());
   rpc.build = absl::StrCat("revision ", BuildRevision(), ", CUDA ", BuildCuda(),

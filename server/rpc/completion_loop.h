@@ -55,7 +55,7 @@ struct CompletionLoopOptions {
   // done here. Without it never says that it has more.
   bool looks_ahead = false;
   // Of several loops: what ends on a device's thread is answered by the thread
-  // that polls its connection (Takes).
+  // of its call's queue (Takes).
   bool takes_ends = false;
 };
 
@@ -86,7 +86,7 @@ class CompletionLoop {
 
   // Whether the present thread should leave the end of a product to this
   // loop's: `many` were made together. One alone is not worth waking a sleeper
-  // for.
+  // for; it goes to a thread that is awake, perhaps busy.
   bool Takes(bool many) const;
 
   // Runs `job` on the polling thread, soon. From any thread. Needs: a call of

@@ -18,8 +18,11 @@ namespace gemmd {
 // A lone client's request waits for kLooks looks, some microseconds: it is
 // alone, and so was the last one. Of n clients that come together all but the
 // first gathering has n, and ends with the last of them. Where n becomes
-// smaller one gathering waits kQuiet in vain. Nothing here bounds how long a
-// thread gathers while requests come: BatchQueueOptions::max_hold does.
+// smaller one gathering waits kQuiet in vain; so does the one after a stream of
+// requests without a pause, of which those count too that a full batch or the
+// timer has let go. Nothing here bounds how long a thread gathers while
+// requests come: BatchQueueOptions::max_hold does. With several queues another
+// thread may do the looking for all (gRPC's epoll1), and kQuiet is what counts.
 //
 // Thread-compatible; one a thread.
 class Gathering {
@@ -49,7 +52,8 @@ class Gathering {
   int expected_ = 0;  // as many as the last time
 };
 
-// All polling threads of a server that gather.
+// All polling threads of a server that gather. What one holds waits for the
+// others too, at most max_hold.
 //
 // Thread-safe.
 class Gatherers {

@@ -10,7 +10,8 @@ namespace gemmd {
 // fifth of the throughput of 64 MiB messages and makes it depend on the heap's
 // history (README.md). Call first in main(). Does nothing with another libc,
 // nor where the program is linked with TCMalloc (gemmd::malloc), which keeps
-// what it has and has no arenas to contend for.
+// what it has and has no arenas to contend for. Either way a process stays as
+// large as its largest burst of messages made it.
 void ConfigureMalloc();
 
 }  // namespace gemmd

@@ -234,7 +234,7 @@ absl::Status RpcServerImpl::Open() {
         builder.AddCompletionQueue(),
         CompletionLoopOptions{
             .busy_poll = absl::ToChronoNanoseconds(options.busy_poll),
-            .gatherers = &gatherers_,
+            .gatherers = options.gathers_rows ? &gatherers_ : nullptr,
             .looks_ahead = MayHandOver(environment_.dependencies),
             .takes_ends = queues > 1}));
   }

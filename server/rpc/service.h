@@ -69,6 +69,9 @@ struct RpcOptions {
   // How long a polling thread looks for the next event before it sleeps.
   // --busy-poll
   absl::Duration busy_poll = absl::ZeroDuration();
+  // Whether rows are held for each other (BatchQueueOptions::max_hold), so that
+  // a polling thread has reason to look for more of them.
+  bool gathers_rows = true;
   // Calls of Sgemm offered to gRPC at any time, a queue.
   int offered_calls = 128;
   // A message up to this is handled on the polling thread (1 MiB is copied in

@@ -31,7 +31,7 @@ struct SgemmOrigin {
   bool local = false;  // over the unix socket
   MonotonicTime arrival;
   MonotonicTime deadline = kNever;
-  CompletionLoop* loop = nullptr;  // of its connection, if it runs one
+  CompletionLoop* loop = nullptr;  // of its call, if one runs it
 };
 
 // The steps of a product, each begun by the one before:

@@ -16,6 +16,7 @@
 # Exits with 1 when a figure misses its target. On the CPU the only target is the
 # throughput's.
 set -euo pipefail
+shopt -s inherit_errexit  # a figure that fails is no missing row
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # shellcheck source-path=SCRIPTDIR source=servers.sh
@@ -30,6 +31,11 @@ queues=1
 for ((i = 0; i + 1 < ${#flags[@]}; ++i)); do
   if [ "${flags[i]}" = --completion-queues ]; then queues=${flags[i + 1]}; fi
 done
+if [[ "${flags[*]}" == *--completion-queues=* || ! "$queues" =~ ^[1-9][0-9]*$ ]]
+then
+  echo "service.sh: wanted is --completion-queues N, N above 0" >&2
+  exit 2
+fi
 echo_queues=("$queues")
 for other in 1 4; do
   [ "$other" = "$queues" ] || [ "$(nproc)" -le 4 ] || echo_queues+=("$other")

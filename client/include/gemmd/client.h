@@ -100,7 +100,7 @@ struct ClientOptions {
   // before it sleeps; up to 1 s. A sleeping thread's wake-up is a large part of
   // a lone call's time, and the price is a core of this machine for each thread
   // that waits: one for each blocking call, one for each connection with
-  // asynchronous calls.
+  // asynchronous calls. Items of streams (below) do without.
   absl::Duration busy_poll = absl::ZeroDuration();
 
   // Small products (64 KiB each way and 2^26 for m * n * k at most, nothing in

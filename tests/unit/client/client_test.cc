@@ -161,6 +161,32 @@ TEST(ClientTest, CallbacksMayBeginCalls) {
   EXPECT_EQ(threads.size(), 1);
 }
 
+TEST(ClientTest, ACallbackThatTakesLongHoldsUpNoOtherCall) {
+  FakeServer server(Answer);
+  const auto client =
+      NewClient({.address = server.address(), .connections = 3});
+  const Matrix a = RandomMatrix(2, 2);
+  const SgemmCall call = {.a = a.view(), .b = a.view()};
+  absl::Notification in_callback, others_answered, left;
+  client->SgemmAsync(call, [&](const absl::StatusOr<SgemmAnswer>&) {
+    in_callback.Notify();
+    others_answered.WaitForNotificationWithTimeout(absl::Seconds(20));
+    left.Notify();
+  });
+  in_callback.WaitForNotification();
+  for (int i = 0; i < 4; ++i) {
+    absl::Notification answered;
+    client->SgemmAsync(call, [&](const absl::StatusOr<SgemmAnswer>& answer) {
+      EXPECT_TRUE(answer.ok()) << answer.status();
+      answered.Notify();
+    });
+    answered.WaitForNotification();
+    EXPECT_FALSE(left.HasBeenNotified()) << "call " << i;
+  }
+  others_answered.Notify();
+  left.WaitForNotification();
+}
+
 TEST(ClientTest, WaitsBeyondItsBusyPoll) {
   FakeServer server(FailTimes(
       2, QuotaError("queue-max-requests", "full", absl::Milliseconds(20))));

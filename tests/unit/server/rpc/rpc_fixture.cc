@@ -4,6 +4,7 @@
 #include <grpcpp/security/credentials.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -85,6 +86,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcFixture::TryStart(
 
 void RpcFixture::StartServer(RpcOptions options) {
   options.listen = "127.0.0.1:0";
+  if (const char* queues = std::getenv("GEMMD_TEST_COMPLETION_QUEUES")) {
+    options.completion_queues = std::atoi(queues);
+  }
   auto server = TryStart(std::move(options));
   ASSERT_TRUE(server.ok()) << server.status();
   server_ = *std::move(server);

@@ -22,7 +22,8 @@ class RpcFixture : public ::testing::Test {
   RpcFixture();
   ~RpcFixture() override;
 
-  // Opened with these; port 0 and the limits of the members below.
+  // Opened with these; port 0 and the limits of the members below. The
+  // environment's GEMMD_TEST_COMPLETION_QUEUES, if set, goes before theirs.
   void StartServer(RpcOptions options = {});
   absl::StatusOr<std::unique_ptr<RpcServer>> TryStart(RpcOptions options);
 
