@@ -54,6 +54,11 @@ void RunCall(Call* call, absl::Duration busy_poll) {
 CallQueue::CallQueue(absl::Duration busy_poll)
     : busy_poll_(busy_poll), thread_([this] { Run(); }) {}
 
+int CallQueue::in_progress() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return static_cast<int>(calls_.size());
+}
+
 CallQueue* CallQueue::Delivering() { return t_delivering; }
 
 CallQueue::~CallQueue() {
@@ -69,7 +74,6 @@ void CallQueue::Begin(std::shared_ptr<Call> call) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     calls_.emplace(call.get(), call);
-    in_progress_.fetch_add(1, std::memory_order_relaxed);
   }
   call->Begin(&queue_);
 }
@@ -78,7 +82,6 @@ void CallQueue::Deliver(Call* call) {
   t_delivering = this;
   call->Deliver();
   t_delivering = nullptr;
-  in_progress_.fetch_sub(1, std::memory_order_relaxed);
   // Destroyed without the lock: what it held may begin another call.
   std::shared_ptr<Call> ended;
   std::lock_guard<std::mutex> lock(mu_);

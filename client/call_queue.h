@@ -4,7 +4,6 @@
 
 #include <grpcpp/completion_queue.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -34,9 +33,7 @@ class CallQueue {
 
   // Calls that have begun and whose delivery is not over: those that its thread
   // has or will have to do with.
-  int in_progress() const {
-    return in_progress_.load(std::memory_order_relaxed);
-  }
+  int in_progress() const;
 
   // The queue whose thread this is, where it delivers a call; else null.
   static CallQueue* Delivering();
@@ -47,9 +44,8 @@ class CallQueue {
 
   const absl::Duration busy_poll_;
   grpc::CompletionQueue queue_;
-  std::mutex mu_;
+  mutable std::mutex mu_;
   std::condition_variable idle_;
-  std::atomic<int> in_progress_{0};
   // What has begun and is not delivered; guarded by mu_.
   std::unordered_map<Call*, std::shared_ptr<Call>> calls_;
   std::thread thread_;

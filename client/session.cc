@@ -79,9 +79,9 @@ CallQueue& Session::queue() {
   const bool is_ours =
       std::any_of(queues_.begin(), queues_.end(),
                   [own](const auto& x) { return x.get() == own; });
-  if (is_ours && own->in_progress() - 1 <= (*fewest)->in_progress())
-    return *own;
-  return **fewest;
+  const bool stays =
+      is_ours && own->in_progress() - 1 <= (*fewest)->in_progress();
+  return stays ? *own : **fewest;
 }
 
 ProductStream* Session::stream() {
